@@ -8,7 +8,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VLLM_VENV ?= .venv-vllm
 VLLM = $(VLLM_VENV)/bin
 
-.PHONY: demo demo-cluster view test test-cluster quick test-python test-lowest fuzz chaos test-inspect test-vllm check install install-test install-quick docs bench site release-check clean
+.PHONY: demo demo-cluster view test test-cluster quick test-python test-lowest fuzz chaos test-inspect test-vllm nightly check install install-test install-quick docs bench site release-check clean
 
 demo: install  ## set up assay and show it at work on its bundled tasks
 	@sh tools/demo.sh $(BIN)/assay $(DEMO)
@@ -64,6 +64,11 @@ test-vllm:  ## the tests of the backend `vllm` against vLLM itself, on the CPU: 
 	@$(VLLM)/python -m pip --disable-pip-version-check uninstall --quiet --yes torchvision torchaudio torchcodec
 	@$(VLLM)/python -m pip --disable-pip-version-check install --quiet --editable . pytest hypothesis
 	@ASSAY_VLLM=real VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= $(VLLM)/python -m pytest -W default -p no:cacheprovider tests/test_vllm.py
+
+NIGHTLY ?= .venv-nightly
+nightly: install-test  ## real servers (vLLM on the CPU, llama.cpp, transformers serve, LiteLLM's proxy, nginx) around one model: downloads about 2 GB
+	@sh tools/install_servers.sh $(PYTHON) $(NIGHTLY)
+	@ASSAY_NIGHTLY=$(abspath $(NIGHTLY)) $(BIN)/python -m pytest tests/nightly tests/test_budget.py $(TESTS)
 
 check: install-test  ## format, lint, types, import order
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports

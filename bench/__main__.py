@@ -27,6 +27,7 @@ PARTS = (
     "fleet",
     "watch",
     "live",
+    "anchor",
 )
 
 

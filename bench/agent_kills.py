@@ -1,4 +1,7 @@
-"""Kills an agent run of 300 records after 7, 22, … 292 tool calls, resumes and repeats it, and counts calls of its tool.
+"""Kills agent runs, and counts calls of their tool, which may not be made twice.
+
+First one run of 150 records with three calls each is killed 20 times, and completed with each --resume_calls. Then 20 runs of 300
+records are killed once, after 7, 22, … 292 calls, resumed and repeated.
 
 python -m bench.agent_kills [KILLS]
 """
@@ -16,6 +19,10 @@ from typing import NamedTuple
 from bench.measure import serving
 
 RECORDS, KILLS = 300, 20
+MANY_KILLS_RECORDS, CALLS_EACH = 150, 3
+FEW = 1
+"""Requests at once in a run that is killed often: with more, fewer kills would leave nothing to kill."""
+CHOICES = ("fail", "skip", "retry")
 SERVER = Path(__file__).parent.parent / "tests/talking_server.py"
 REASON = "begun and not finished"
 TOOL = """
@@ -28,6 +35,9 @@ def refund(order: str) -> str:
     with open(os.environ["REFUNDS"], "a") as file:
         file.write(order + "\\n")
     time.sleep(0.005)
+    number, _, left = order.partition("x")
+    if left:
+        return json.dumps({"calls": [["refund", {"order": number + "x" * len(left)}]]})
     return json.dumps({"say": "refunded " + order})
 """
 GRAPH = """
@@ -55,19 +65,29 @@ class Kill(NamedTuple):
     is_equal: bool
 
 
-def write_world(folder: Path, records: int = RECORDS) -> None:
+class ManyKills(NamedTuple):
+    """A run that was killed again and again: kills, tool calls that were made twice, and records that failed for good."""
+
+    kills: int
+    doubled: int
+    lost: int
+
+
+def write_world(folder: Path, records: int = RECORDS, calls: int = 1) -> None:
+    """The graph and its records; an order with an `x` behind it is refunded once more for each."""
     folder.mkdir(parents=True)
     (folder / "shop.py").write_text(TOOL)
     (folder / "graph_config.yaml").write_text(GRAPH)
-    orders = [f"A{number}" for number in range(records)]
+    orders = [f"A{number}{'x' * (calls - 1)}" for number in range(records)]
     lines = [{"order": order, "q": json.dumps({"calls": [["refund", {"order": order}]]})} for order in orders]
     (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def start(world: Path, output: Path, url: str) -> "subprocess.Popen[bytes]":
-    arguments = ["--tasks", str(world), "--model", "openai-chat", "--model_args", f"model=m,base_url={url}"]
+def start(world: Path, output: Path, url: str, *more: str, at_once: int = 32) -> "subprocess.Popen[bytes]":
+    model = f"model=m,base_url={url},num_concurrent={at_once}"
+    arguments = ["--tasks", str(world), "--model", "openai-chat", "--model_args", model]
     return subprocess.Popen(
-        [sys.executable, "-m", "assay", "run", *arguments, "--output_path", str(output)],
+        [sys.executable, "-m", "assay", "run", *arguments, "--output_path", str(output), *more],
         env={**os.environ, "REFUNDS": str(output.with_suffix(".calls"))},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -106,6 +126,31 @@ def killed(world: Path, whole: Path, output: Path, url: str, count: int) -> Kill
     return Kill(counted.total(), sum(count - 1 for count in counted.values()), cut, is_equal)
 
 
+def killed_often(world: Path, output: Path, url: str, kills: int, choice: str) -> ManyKills:
+    """Kill one run again and again, each time after some tool calls, resume it with few records at a time, and complete it."""
+    count, step, options = 0, MANY_KILLS_RECORDS * CALLS_EACH // (2 * kills), ("--resume_calls", choice)
+    for _ in range(kills):
+        before = calls(output).total()
+        process = start(world, output, url, *options, at_once=FEW)
+        while calls(output).total() < before + step and process.poll() is None:
+            time.sleep(0.001)
+        count += process.poll() is None
+        process.kill()
+        process.wait()
+    start(world, output, url, *options).wait()
+    results = json.loads((output / "results.json").read_text())
+    [account] = results["assay"]["tasks"].values()
+    return ManyKills(count, sum(count - 1 for count in calls(output).values()), account["failed"])
+
+
+def many_kills(kills: int = KILLS) -> dict[str, ManyKills]:
+    """Calls made twice and records lost, by what --resume_calls says."""
+    with tempfile.TemporaryDirectory() as folder, serving(SERVER) as url:
+        world = Path(folder) / "world"
+        write_world(world, MANY_KILLS_RECORDS, CALLS_EACH)
+        return {choice: killed_often(world, Path(folder) / choice, url, kills, choice) for choice in CHOICES}
+
+
 def main(kills: int = KILLS, records: int = RECORDS) -> list[Kill]:
     with tempfile.TemporaryDirectory() as folder, serving(SERVER) as url:
         world, whole = Path(folder) / "world", Path(folder) / "whole"
@@ -116,6 +161,15 @@ def main(kills: int = KILLS, records: int = RECORDS) -> list[Kill]:
 
 
 if __name__ == "__main__":
+    rows = many_kills(int(sys.argv[1]) if len(sys.argv) > 1 else KILLS)
+    done = rows["skip"]
+    print(
+        f"{done.kills} kills over {MANY_KILLS_RECORDS} records with non-idempotent tools:"
+        f" calls twice {done.doubled} / records that cannot be completed {done.lost} (--resume_calls skip)"
+    )
+    for choice in ("fail", "retry"):
+        row = rows[choice]
+        print(f"--resume_calls {choice}: {row.kills} kills, calls twice {row.doubled}, records failed {row.lost}")
     outcomes = main(int(sys.argv[1]) if len(sys.argv) > 1 else KILLS)
     print(
         f"tool calls of {RECORDS} records after kill, resume and rerun: at most {max(each.calls for each in outcomes)}"

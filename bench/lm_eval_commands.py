@@ -77,7 +77,7 @@ COMMANDS = (
     Command("README", "lm_eval --model onnxruntime-genai --model_args pretrained=/path/to/model_builder_output,execution_provider=cuda"
             " --tasks hellaswag --batch_size 1", "does not load ONNX"),
     Command("README", "lm_eval --model winml --model_args pretrained=/path/to/onnx/model --tasks mmlu --batch_size 1", "does not load ONNX"),
-    Command("README", "lm_eval --model openai-completions --model_args model=davinci-002 --tasks lambada_openai,hellaswag", "base_url"),
+    Command("README", "lm_eval --model openai-completions --model_args model=davinci-002 --tasks lambada_openai,hellaswag", "HTTPS_PROXY"),
     Command("README", "lm_eval --model local-completions --tasks gsm8k --model_args model=facebook/opt-125m,base_url=http://{yourip}:8000/v1/completions,"
             "num_concurrent=1,max_retries=3,tokenized_requests=False,batch_size=16"),
     Command("README", "lm_eval --model openai --model_args engine=davinci-002 --tasks lambada_openai,hellaswag --check_integrity", "write model="),

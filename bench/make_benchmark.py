@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write deterministic synthetic benchmarks as lm-eval style YAML + JSONL.
 
-usage: make_benchmark.py OUTDIR [--big]      -> OUTDIR/tasks/*.yaml, OUTDIR/data/*.jsonl
+usage: make_benchmark.py OUTDIR [--big | --many N]      -> OUTDIR/tasks/*.yaml, OUTDIR/data/*.jsonl
 
 synth_mmlu        57 tasks x 250 documents in 4 category groups under one top group, 5-shot (14,250 docs, 57,000 requests)
 synth_mmlu5       the first five of those tasks
@@ -13,6 +13,7 @@ synth_wiki        60 pages, loglikelihood_rolling, word/byte perplexity and bits
 synth_wino        400 documents, multiple inputs (the choice is in the context)
 synth_translate   300 documents, generation, bleu / chrf / ter
 synth_big         one task of 142,500 documents (with --big)
+synth_many        N tasks of two documents, and nothing else (with --many N)
 """
 
 import itertools
@@ -171,6 +172,16 @@ def main():
 
     def group(name, members):
         task(f"_{name}", f"group: {name}\ntask:\n" + "".join(f"  - {m}\n" for m in members) + MEAN)
+
+    if "--many" in sys.argv:
+        rng = random.Random(6)
+        names = [f"synth_many_{number:05d}" for number in range(int(sys.argv[sys.argv.index("--many") + 1]))]
+        for name in names:
+            write_rows(data / f"{name}_test.jsonl", [choice_row(rng) for _ in range(2)])
+            choice = 'doc_to_text: "{{question}}\\nAnswer:"\ndoc_to_choice: "{{choices}}"\ndoc_to_target: answer\n'
+            task(name, header(name, data, "multiple_choice", {"test": None}) + choice + metrics("acc"))
+        group("synth_many", names)
+        return
 
     topics = ["anatomy", "law", "history", "physics", "logic", "biology", "ethics"]
     subjects = [f"s{i:02d}_{topics[i % 7]}" for i in range(57)]

@@ -1,23 +1,29 @@
-"""Servers that answer without end: peak memory and time of a run against each, in a separate process.
+"""Servers with faults: every kind of `bench.faults` in every way to ask, and servers that answer without end.
 
-usage: python -m bench.under_fire [CASE ...] (default: all of CASES)
+usage: python -m bench.under_fire [faults | WAY | CASE ...] (default: everything)
 
-32 documents, 32 requests at once, 32 tokens asked for; every one of them must fail, and the run must end by itself.
+Faults: no document may be scored by another's answer, every run must end, and none may crash. Answers without end: peak memory and
+time of a run against each, in a separate process. 32 documents, 32 requests at once, 32 tokens asked for; every one of them must
+fail, and the run must end by itself.
 """
 
 import asyncio
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bench.environments import ROOT
+from bench.fault_runs import DOCUMENTS as FAULTY
+from bench.fault_runs import Outcome
+from bench.faults import KINDS, WAYS, Kind
 from bench.measure import Said
 
 DOCUMENTS = 32
@@ -36,9 +42,60 @@ CASES = {
 STREAMED = ("endless", "empty", "line")
 
 
+FAULT_SECONDS = 90
+"""A run against a kind of fault that takes longer counts as endless."""
+
+
 def rows() -> Iterator[Said]:
+    yield faults(WAYS)
     for case, words in CASES.items():
         yield attacked(case, words)
+
+
+def faults(ways: Iterable[str]) -> Said:
+    """The runs against every kind of fault, in ways to ask; whatever is wrong is printed to stderr."""
+    counts = dict.fromkeys(("wrong scores", "endless", "crashes", "not as expected"), 0)
+    runs = 0
+    for way in ways:
+        for kind, outcome in _fault_runs(way):
+            runs += 1
+            bad = outcome if isinstance(outcome, str) else _fault_of(KINDS[kind], outcome)
+            if bad:
+                counts[bad] += len(outcome.wrong) if bad == "wrong scores" and not isinstance(outcome, str) else 1
+                print(f"{way}, {kind}: {bad}: {outcome}", file=sys.stderr, flush=True)
+    text = ", ".join(f"{count} {what}" for what, count in counts.items())
+    return Said(f"{len(KINDS)} kinds of faults, {runs} runs of {FAULTY} documents", text, "0, 0, 0, 0")
+
+
+def _fault_of(kind: Kind, outcome: Outcome) -> str:
+    """What is wrong about an outcome; empty if nothing is."""
+    if outcome.wrong and not outcome.noticed:
+        return "wrong scores"
+    missing = {"right": outcome.right < FAULTY, "failed": bool(outcome.right), "either": False}
+    return "not as expected" if missing[kind.expected] else ""
+
+
+def _fault_runs(way: str) -> Iterator[tuple[str, Outcome | str]]:
+    """Run the kinds in a process; one that hangs or crashes is noted, and another process goes on behind it."""
+    left = list(KINDS)
+    while left:
+        command = [sys.executable, "-m", "bench.fault_runs", way, *left]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
+        assert process.stdout is not None
+        ended = "crashes"
+        while left:
+            if not select.select([process.stdout], [], [], FAULT_SECONDS)[0]:
+                ended = "endless"
+                break
+            if not (line := process.stdout.readline()):
+                break
+            kind, *outcome = json.loads(line)
+            left.remove(kind)
+            yield kind, Outcome(*outcome)
+        process.kill()
+        process.wait()
+        if left:
+            yield left.pop(0), ended
 
 
 def attacked(case: str, words: str) -> Said:
@@ -168,8 +225,13 @@ def main() -> None:
     if sys.argv[1:2] == ["serve"]:
         serve(sys.argv[2])
         return
-    for case in sys.argv[1:] or CASES:
-        print(attacked(case, CASES[case]), flush=True)
+    chosen = sys.argv[1:]
+    ways = [way for way in WAYS if not chosen or way in chosen or "faults" in chosen]
+    if ways:
+        print(faults(ways), flush=True)
+    for case in CASES:
+        if not chosen or case in chosen:
+            print(attacked(case, CASES[case]), flush=True)
 
 
 if __name__ == "__main__":

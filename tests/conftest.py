@@ -37,7 +37,11 @@ collect_ignore = [
     "lm_eval_script.py",
     "lm_eval_tables.py",
     "fleet_models.py",
+    "nightly/llama_server.py",
+    "nightly/make_gguf.py",
 ]
+if "ASSAY_NIGHTLY" not in os.environ:
+    collect_ignore.append("nightly")  # real servers: `make nightly` installs them
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -37,7 +37,8 @@ def on_terminal(arguments: Sequence[object], columns: int = 80) -> tuple[int, st
     screen = io.TextIOWrapper(io.FileIO(theirs, "w"), encoding="utf-8", write_through=True)
     with screen, redirect_stdout(screen), redirect_stderr(io.StringIO()) as said:
         code = main([str(each) for each in arguments])
-    reader.join(10)
+    reader.join(60)  # it ends with the terminal: at once, but for a busy machine
+    assert not reader.is_alive()
     os.close(mine)
     text = b"".join(parts).decode().replace("\r\n", "\n")
     assert code in (0, 1) or text, said.getvalue()

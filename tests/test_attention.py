@@ -1,7 +1,11 @@
 """Packed attention over random trees of segments, next to attention computed token by token in float64."""
 
+import random
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -132,3 +136,43 @@ def test_attention_over_two_sets_of_keys_is_joined_from_both(first: int, second:
     seen, both = joined(*over(slice(None, first)), *over(slice(first, None)))
     torch.testing.assert_close(seen, whole, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(both, sums)
+
+
+def called_with(row: PackedRow, layers: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, torch.Tensor | None]]:
+    """For each call of torch's attention in some layers of a pass: the number of scores, and the mask."""
+    calls: list[tuple[int, torch.Tensor | None]] = []
+    fused = torch.nn.functional.scaled_dot_product_attention
+
+    def noted(query: Any, key: Any, value: Any, mask: Any = None, **options: Any) -> torch.Tensor:
+        calls.append((query.shape[0] * query.shape[2] * key.shape[2], mask))
+        return fused(query, key, value, mask, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", noted)
+    pattern = PackedPattern.of(row, torch.device("cpu"), flash=False)
+    for layer in range(layers):
+        pattern.attend(layer, *tensors(len(row.tokens), layer), LayerAttention(0.3))
+    return calls
+
+
+def test_few_scores_of_questions_after_a_shared_prefix_are_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, row = random.Random(0), PackedRow()
+    prefix = row.add([0] * 600, [])
+    lengths = [draw.randint(100, 145) for _ in range(50)]
+    for length in lengths:
+        row.add([0] * length, [prefix])
+    needed = 600 * 600 / 2 + sum(length * (600 + length / 2) for length in lengths)
+    computed = sum(count for count, _ in called_with(row, 1, monkeypatch))
+    assert computed <= 1.2 * needed  # 600 × 600 / 2 of them are the half of the prefix that nothing attends to
+
+
+def test_a_mask_is_made_once_for_all_layers_and_none_for_texts_without_a_prefix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = PackedRow()
+    prefix = row.add([0] * 9, [])
+    row.add([0] * 4, [prefix])
+    masks = [mask for _, mask in called_with(row, 3, monkeypatch)]
+    given = [mask for mask in masks if mask is not None]
+    assert (len(masks), len(given)) == (6, 3)
+    assert len({mask.data_ptr() for mask in given}) == 1
+    assert {mask.dtype for mask in given} == {torch.float32}

@@ -5,15 +5,21 @@ import dataclasses
 import itertools
 import os
 import pickle
+import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from glob import glob
 from pathlib import Path
 
 import pytest
 
 from assay import ConfigError, GroupConfig, StandardGroup, TagGroup, Task, TaskConfig, TaskManager
 from assay.cli import main
+from assay.config.source import Source
+from assay.samples import data
+from assay.samples.rows import DataError
 from assay.tasks.validate import validate
 from conftest import Write, a_task
 
@@ -453,3 +459,88 @@ def test_what_is_not_a_file_is_refused_and_not_waited_for(
     printed = capsys.readouterr()
     messages = printed.err + printed.out
     assert (file.partition("/")[0] in messages or "/dev/zero: " in messages) and " — " in messages
+
+
+def unknown_keys(number: int, indent: str = "") -> str:
+    return "".join(f"{indent}key_{each}: 1\n" for each in range(number))
+
+
+MANY_KEYS: dict[str, Callable[[int], str]] = {
+    "of a task": lambda number: a_task("t") + unknown_keys(number),
+    "of a metric": lambda number: f"{a_task('t')}metric_list:\n  - metric: acc\n{unknown_keys(number, '    ')}",
+    "of a group": lambda number: f"group: t\ntask: [ok]\n{unknown_keys(number)}",
+    "of a member": lambda number: f"group: t\ntask:\n  - task: ok\n{unknown_keys(number, '    ')}",
+    "of a filter step": lambda number: f"{a_task('t')}filter_list:\n  - name: x\n    filter:\n      - function: take_first\n"
+                                       f"{unknown_keys(number, ' ' * 8)}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MANY_KEYS)
+def test_unknown_keys_cost_linear_time(name: str, write: Write) -> None:
+    """Four times as many cost four times as much; with the square it would be sixteen times."""
+
+    def seconds(number: int) -> float:
+        folder = (
+            write({f"../{number}/t.yaml": MANY_KEYS[name](number), f"../{number}/ok.yaml": a_task("ok")})
+            / f"../{number}"
+        )
+        manager, began = TaskManager(include_path=folder, include_defaults=False), time.process_time()
+        assert any("key_0" in each.what for each in validate(manager))
+        return time.process_time() - began
+
+    assert seconds(8000) < 9 * seconds(2000) + 0.1
+
+
+def test_the_first_hundred_unknown_keys_have_their_places_and_the_others_are_counted(manage: Manage) -> None:
+    start = a_task("t")
+    problems = [each for each in validate(manage({"t.yaml": start + unknown_keys(250)})) if "unknown key" in each.what]
+    first = start.count("\n") + 1
+    assert [each.place.line for each in problems] == list(range(first, first + 101))
+    assert problems[0].what == "unknown key 'key_0'"
+    assert problems[100].what == "150 more unknown keys, the first is 'key_100'"
+
+
+def test_of_two_equal_keys_the_place_is_that_of_the_one_that_counts() -> None:
+    source = Source("t.yaml", b"a: 1\non: 2\na: 3\n~: 4\n")
+    assert [source.place([key], key=True).line for key in ("a", "True", "on", "None")] == [3, 2, 2, 4]
+
+
+PATTERNS = ["*", "**/*", "**", "**/*.json", "p/**/*.json", "*/*/*.json", "**/p/**/c.json", "[pq]/*.json", "**/.h", ".hid/*",
+            "./p/*.json", "**/x[[]1].json", "?/*", "**/**/*.json", "p/c.json", "p//*.json", "no/*"]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_matches_the_files_that_glob_finds(
+    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = random.Random(1)
+    for _ in range(100):
+        folder = tmp_path.joinpath(*chosen.choices(["p", "q", ".hid", "r"], k=chosen.randint(0, 4)))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / chosen.choice(["a", "c.json", "d.jsonl", ".h", "x[1].json", "e e.json"])).write_text("x")
+    monkeypatch.chdir(tmp_path)
+    for written in (pattern, f"{tmp_path}/{pattern}"):
+        expected = {os.path.normpath(each) for each in glob(written, recursive=True) if Path(each).is_file()}  # noqa: PTH207
+        assert {os.path.normpath(each) for each in data.matching_files(written)} == expected
+
+
+def test_a_pattern_ends_at_links_that_form_a_loop(tmp_path: Path) -> None:
+    (tmp_path / "p/q").mkdir(parents=True)
+    (tmp_path / "p/q/a.json").write_text("x")
+    (tmp_path / "p/q/up").symlink_to(tmp_path)
+    assert [Path(each).name for each in data.matching_files(f"{tmp_path}/**/*.json")] == ["a.json"]
+
+
+def test_a_pattern_that_would_read_the_whole_disk_is_refused_with_its_place(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "MOST_ENTRIES", 300)
+    (tmp_path / "big").mkdir()
+    for number in range(400):
+        (tmp_path / f"big/{number}").touch()
+    text = f"task: t\ndataset_path: json\ntest_split: test\ndataset_kwargs:\n  data_files: {{test: '{tmp_path}/**/*.none'}}\n"
+    manager = TaskManager(include_path=write({"t.yaml": text}), include_defaults=False)
+    [problem] = [each for each in validate(manager) if "looks at more than 300 files and folders" in each.what]
+    assert (problem.place.line, problem.serious) == (5, True)
+    with pytest.raises(DataError, match="name a folder that is nearer to the data"):
+        data.matching_files(f"{tmp_path}/**/*")

@@ -10,6 +10,7 @@ from scipy import stats
 import assay
 from assay import ConfigError
 from assay.comparison.compare import compare
+from assay.comparison.verdicts import gate
 from assay.plugins import table
 from assay.scoring.combined import EnsembleScorer
 from assay.scoring.judges import LLMJudgeScorer
@@ -194,3 +195,104 @@ def test_a_slice_in_the_viewer_has_the_interval_of_its_scores(scores: list[float
     part = slice_of("x", summary, (0.0, 1.0))
     number = estimate(scores, bounds=(0, 1))
     assert (part.low, part.high) == (pytest.approx(number.low), pytest.approx(number.high))
+
+
+# --- rounding, and bounds that cannot be used -----------------------------------------------------------------------
+
+ABOVE = 100.00000000000004
+"""What sacrebleu gives for an exact answer."""
+
+
+def test_a_score_beyond_its_bound_by_rounding_is_on_it() -> None:
+    rounded, plain = (estimate([each, 0.5, 0.7, 1.0], bounds=(0, 1)) for each in (1.0000000000000002, 1.0))
+    assert (rounded.value, rounded.low, rounded.high) == (plain.value, plain.low, plain.high)
+    assert compare_arrays([-1e-12, 0.5, 1], [0.5, 0.5, 0], bounds=(0, 1)).high <= 1
+    with pytest.raises(ValueError, match="not within 0 to 1"):
+        estimate([1.000001, 0.5], bounds=(0, 1))
+
+
+def gated(run: Path, condition: str) -> tuple[str, str]:
+    [verdict] = gate(run, [condition]).verdicts
+    return verdict.decision, verdict.reason
+
+
+def test_rounding_beyond_a_bound_changes_no_number_of_a_run_its_gates_groups_and_comparisons(tmp_path: Path) -> None:
+    """Expected is what the same scores without the rounding give."""
+    yaml = "metric_list: [{metric: !function helper.marks, aggregation: mean, bounds: [0, 100]}]\n"
+    (tmp_path / "g.yaml").write_text("group: g\ntask: [t]\naggregate_metric_list: [{metric: marks}]\n")
+    seen = {}
+    for name, best in (("plain", 100.0), ("rounded", ABOVE)):
+        scores = [best] * 27 + [5.0, 40.0, 60.0]
+        marked(tmp_path, scores, yaml)
+        results = run(tmp_path, says([str(score) for score in scores]), "g", output_path=str(tmp_path / name))
+        group = results["assay"]["groups"]["g"]["rows"]["marks,none"]
+        seen[name] = (
+            rows(results)["marks"],
+            group["value"],
+            group["interval"],
+            gated(tmp_path / name, "t/marks >= 80"),
+        )
+    assert rows(assay.score(tmp_path / "rounded").results)["marks"] == seen["plain"][0]
+    assert seen["rounded"] == seen["plain"]
+    [row] = compare([tmp_path / "plain", tmp_path / "rounded"]).rows[:1]
+    assert row.difference == pytest.approx(0, abs=1e-9)
+
+
+def test_thirty_exact_answers_have_an_interval_and_a_gate_near_the_bound_is_open(tmp_path: Path) -> None:
+    yaml = "metric_list: [{metric: !function helper.marks, aggregation: mean, bounds: [0, 100]}]\n"
+    about = marked(tmp_path, [ABOVE] * 17 + [100.0] * 13, yaml, output_path=str(tmp_path / "run"))["marks"]
+    assert (about["value"], about["interval"][0] < 99, about["interval"][1]) == (100.0, True, 100.0)
+    assert gated(tmp_path / "run", "marks >= 99.9")[0] == "inconclusive"
+
+
+@pytest.mark.parametrize("scores", [[1.5] * 30, [1.1] * 15 + [1.1 + 2e-16] * 15, [1.5] * 15 + [1.4] * 15])
+def test_of_scores_beyond_their_bounds_nothing_is_decided(scores: list[float], tmp_path: Path) -> None:
+    yaml = "metric_list: [{metric: !function helper.marks, aggregation: mean, bounds: [0, 1]}]\n"
+    about = marked(tmp_path, scores, yaml, output_path=str(tmp_path / "run"))["marks"]
+    assert about["interval"] is None or about["interval"][1] - about["interval"][0] > 0.01
+    for condition in ("marks >= 0.9", "marks <= 0.9", "marks >= 1.2"):
+        decision, reason = gated(tmp_path / "run", condition)
+        assert decision == "inconclusive"
+        assert "not within the declared bounds, 0 to 1" in reason
+    marked(tmp_path, scores[::-1], yaml, output_path=str(tmp_path / "other"))
+    [verdict] = gate(tmp_path / "other", ["marks >= baseline - 0.05"], baseline=tmp_path / "run").verdicts
+    assert verdict.decision == "inconclusive"
+
+
+def test_scores_that_differ_by_rounding_alone_have_no_interval_without_bounds() -> None:
+    number = estimate([ABOVE] * 20 + [100.0] * 10)
+    assert (number.low, number.reason) == (None, "all scores are the same, which gives no interval")
+
+
+# --- most scores alike, and inside the bounds -----------------------------------------------------------------------
+
+
+def held(centre: float, n: int, share: float, bounds: tuple[float, float] = (0, 1)) -> float:
+    """How often the 95 % interval holds the truth where a share of the documents scores 0 and all others the same: exact."""
+    truth, total = centre * (1 - share), 0.0
+    for zeros in range(n + 1):
+        chance = float(stats.binom.pmf(zeros, n, share))
+        if chance > 1e-5:
+            number = estimate([0.0] * zeros + [centre] * (n - zeros), bounds=bounds)
+            total += chance * (number.low <= truth <= number.high)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("centre", "n", "share"), [(0.95, 120, 0.01), (0.9, 30, 0.05), (0.8, 50, 0.03), (0.9, 200, 0.005)]
+)
+def test_where_most_scores_are_one_inside_the_bounds_the_interval_holds_the_truth(
+    centre: float, n: int, share: float
+) -> None:
+    """The pseudo-documents alone: 69 %, 77 %, 77 % and 63 %."""
+    assert held(centre, n, share) >= 0.88
+
+
+def test_the_lower_bound_of_scores_that_are_all_alike_follows_from_their_number(tmp_path: Path) -> None:
+    """Of 120 documents with 0.9, 5 % of the cases leave room for 1.6 % with 0 (Jeffreys): 0.9 · Beta(0.5, 120.5)."""
+    number = estimate([0.9] * 120, bounds=(0, 1), level=0.95, side="lower")
+    assert number.low == pytest.approx(0.9 * (1 - stats.beta.ppf(0.95, 0.5, 120.5)), abs=0.001)
+    yaml = "metric_list: [{metric: !function helper.marks, aggregation: mean, bounds: [0, 1]}]\n"
+    marked(tmp_path, [0.9] * 120, yaml, output_path=str(tmp_path / "run"))
+    assert gated(tmp_path / "run", "marks >= 0.89")[0] == "inconclusive"
+    assert gated(tmp_path / "run", "marks >= 0.88")[0] == "pass"

@@ -1,6 +1,7 @@
 """The standing budget: sizes, start-up times and dependencies against tests/budget.toml."""
 
 import io
+import os
 import re
 import resource
 import statistics
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bench import anchor
 
 import budget
 
@@ -83,3 +85,19 @@ def test_starting_costs_little_more_than_python_itself() -> None:
     for name in ("import_ratio", "help_ratio"):
         ratio = medians[name] / medians["nothing"]
         assert ratio <= budget.LIMITS[name]["limit"], f"{name} is {ratio:.2f}; CPU seconds: {medians}"
+
+
+@pytest.mark.skipif(
+    "ASSAY_NIGHTLY" not in os.environ, reason="measures CPU, which wants a machine of its own: make nightly"
+)
+def test_runs_cost_no_more_than_their_budget_against_the_anchor(tmp_path: Path) -> None:
+    known = subprocess.run(["git", "cat-file", "-e", f"{anchor.ANCHOR}^{{commit}}"], cwd=ROOT, capture_output=True)
+    if known.returncode:
+        pytest.skip("the anchor is not in this clone: git fetch --unshallow")
+    sides = anchor.make_sides(tmp_path)
+    for name in (*anchor.SHAPES, "anchor_tiny"):
+        limit = budget.LIMITS[name]["limit"]
+        theirs, ours = sides.cpu(name, rounds=6, enough=limit)
+        assert ours <= limit * theirs, (
+            f"{name}: {ours:.2f} s, the anchor {theirs:.2f} s: {budget.LIMITS[name]['reason']}"
+        )

@@ -207,7 +207,7 @@ def test_records_and_sampled_values_of_a_graph_keep_their_texts_and_are_sygras_u
     (folder / "tones.csv").write_text("word\n01\n02\n")
 
     def records(at: str, **options: Any) -> list[tuple[Any, ...]]:
-        assay.simple_evaluate(Scripted(), tasks=[str(folder)], output_path=str(tmp_path / at), **options)
+        assay.simple_evaluate(None, tasks=[str(folder)], output_path=str(tmp_path / at), **options)
         [file] = (tmp_path / at).glob("output_*.json")
         return [(row["code"], row["n"], row["tone"], row["land"], row["flag"]) for row in json.loads(file.read_text())]
 
@@ -231,7 +231,7 @@ def test_two_codes_that_are_one_number_are_not_joined(tmp_path: Path) -> None:
     folder = write_graph(tmp_path, [], JOINED)
     (folder / "people.csv").write_text("name,zip\nAda,0123\nBob,123\n")
     (folder / "places.csv").write_text("zip,place\n0123,Here\n123,There\n")
-    assay.simple_evaluate(Scripted(), tasks=[str(folder)], output_path=str(tmp_path / "out"))
+    assay.simple_evaluate(None, tasks=[str(folder)], output_path=str(tmp_path / "out"))
     [file] = (tmp_path / "out").glob("output_*.json")
     result = [(row["p->name"], row["q->place"]) for row in json.loads(file.read_text())]
     assert result == [("Ada", "Here"), ("Bob", "There")]

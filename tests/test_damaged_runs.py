@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 from time import time as now
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
@@ -26,7 +25,7 @@ from assay.viewer.app import Viewer
 from conftest import Write
 from fuzz.targets import good_run
 from run_world import RecordingModel
-from viewer_world import fetched, serving
+from viewer_world import fetched, read_pages, serving
 
 pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
 
@@ -54,28 +53,13 @@ def copied(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pages(folder: Path) -> Mapping[str, str]:
-    """What the pages of a viewer show: the front page always; of the others what can be shown, or that it cannot."""
-    from starlette.requests import Request
-
-    viewer, shown = Viewer(folder), {}
-    asked = {"/": {}, "/run": {"run": "damaged"}, "/task": {"run": "damaged", "task": "sums"},
-             "/sample": {"run": "damaged", "task": "sums", "doc": "0"}}  # fmt: skip
-    built: Mapping[str, Any] = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample}
-    for page, query in asked.items():
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": page,
-            "query_string": urlencode(query).encode(),
-            "headers": [],
-        }
-        try:
-            answer = viewer.page(built[page], Request(scope))
-        except Exception as error:  # noqa: BLE001  # as the server does
-            assert page != "/", error
-            answer = viewer.broken(Request(scope), error)
-        shown[page] = bytes(answer.body).decode()
-    return shown
+    """What the pages of a viewer show: the front page always; of the others what can be shown, or a sentence that it cannot."""
+    queries = ("/", "/run?run=damaged", "/task?run=damaged&task=sums", "/sample?run=damaged&task=sums&doc=0",
+               "/matrix", "/run.json?run=damaged", "/compare?run=damaged&run=good")  # fmt: skip
+    answers = read_pages(folder, queries)
+    assert answers["/"].status_code == 200
+    assert {page: answer.text[-500:] for page, answer in answers.items() if answer.status_code >= 500} == {}
+    return {page.partition("?")[0]: answer.text for page, answer in answers.items()}
 
 
 # ---- what is said

@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -94,10 +95,17 @@ def says(arrived: Arrived) -> object:
         else [body["prompt"]]
     )
     choices = [
-        {"index": n, "text": answer, "finish_reason": "stop", "logprobs": _echoed(prompt)}
+        {"index": n, "text": _text(prompt, answer, body), "finish_reason": "stop", "logprobs": _echoed(prompt)}
         for n, prompt in enumerate(prompts)
     ]
     return {"choices": choices, "usage": usage, "model": body["model"]}
+
+
+def _text(prompt: object, answer: str, body: Mapping[str, object]) -> str:
+    """The answer, or the echo of a text; an echo of tokens is not spelled."""
+    if not body.get("echo"):
+        return answer
+    return prompt if isinstance(prompt, str) else ""
 
 
 def _echoed(prompt: object) -> dict[str, object]:

@@ -11,6 +11,7 @@ from tools.make_public import generated
 
 from assay import TaskManager, simple_evaluate
 from assay.catalog.selection import looks_like_path
+from assay.cli import main
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.arguments import BACKEND_DESCRIPTIONS, DESCRIPTIONS, arguments_of, distinct_backends
@@ -192,3 +193,13 @@ def test_every_name_of_a_task_in_a_command_of_the_documents_resolves_or_is_answe
                     str(error),
                 )
     assert checked >= {"first_steps", "gsm8k", "arc_easy", "mmlu"}
+
+
+def test_the_table_of_the_page_on_runs_is_what_its_command_prints(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--tasks", "first_steps_sums", "--output_path", str(tmp_path / "run")]) == 0
+    printed = [line for line in capfd.readouterr().out.splitlines() if line.startswith("|")]
+    page = [line.strip() for line in (ROOT / "docs/running.md").read_text(encoding="utf-8").splitlines()]
+    assert len(printed) == 4
+    assert page[page.index(printed[0]) :][:4] == printed

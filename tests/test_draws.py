@@ -94,7 +94,7 @@ def test_nodes_one_after_the_other_draw_for_themselves(tmp_path: Path, talking: 
 
 
 @pytest.mark.parametrize(
-    "parameters", ["{temperature: 0}", "{temperature: 0.0}", "{do_sample: false, temperature: 1.0}"]
+    "parameters", ["{temperature: 0}", "{temperature: 0.0}", "{do_sample: false, temperature: 1.0}", "{max_tokens: 9}"]
 )
 def test_greedy_requests_of_all_nodes_and_records_are_one(tmp_path: Path, talking: str, parameters: str) -> None:
     output = run_graph(tmp_path, talking, ENSEMBLE.replace("{temperature: 1.0}", parameters))
@@ -102,9 +102,11 @@ def test_greedy_requests_of_all_nodes_and_records_are_one(tmp_path: Path, talkin
     assert len({text for record in output for text in answers(record)}) == 1
 
 
-def test_a_node_without_a_temperature_draws_for_itself_on_a_server(tmp_path: Path, talking: str) -> None:
+def test_nodes_without_a_temperature_are_sent_the_temperature_0_and_share_an_answer(
+    tmp_path: Path, talking: str
+) -> None:
     run_graph(tmp_path, talking, ENSEMBLE.replace(HEATED, "{name: m}"))
-    assert len(sent(talking)) == 4 * 5
+    assert [body["temperature"] for body in sent(talking)] == [0.0]
 
 
 def test_a_graph_that_is_used_twice_draws_twice(tmp_path: Path, talking: str) -> None:
@@ -224,7 +226,8 @@ def run_task(folder: Path, arguments: dict[str, Any], yaml: str, count: int = 2,
     [
         ("{temperature: 1.0, until: []}", 2),
         ("{do_sample: true, until: []}", 2),
-        ("{until: []}", 2),
+        ("{until: []}", 1),
+        ("{top_p: 0.5, until: []}", 1),
         ("{temperature: null, until: []}", 2),
         ("{temperature: 0, until: []}", 1),
         ("{do_sample: false, until: []}", 1),

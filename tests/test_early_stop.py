@@ -134,6 +134,135 @@ def test_a_graph_that_is_refused_stops(tmp_path: Path) -> None:
     assert (own["failed"], own["documents"]) == (SIZE, SIZE)
 
 
+CODE = """
+def fails(*a, **k): raise KeyError("no such column")
+def odd(node, state):
+    if state["id"] != 3: raise KeyError("no such column")
+    return {"y": 1}
+def late(node, state):
+    if state["id"] >= 30: raise KeyError("no such column")
+    return {"y": 1}
+def slow(node, state):
+    import time
+    time.sleep(0.002)
+    raise KeyError(f"no such column: {state['id']}")
+async def waits(node, state): raise KeyError("no such column")
+class Output:
+    def __init__(self, config): pass
+    def generate(self, state): raise KeyError("no such column")
+"""
+BROKEN = {
+    "a lambda": "{node_type: lambda, lambda: code.fails}",
+    "a lambda in threads": "{node_type: lambda, lambda: code.slow}",
+    "an async lambda": "{node_type: lambda, lambda: code.waits}",
+    "a subgraph": "{node_type: subgraph, subgraph: inner}",
+    "a post-processor": '{node_type: llm, post_process: code.fails, prompt: [{user: "{said}"}], model: {name: mine}}',
+    "a pre-processor": '{node_type: llm, pre_process: code.fails, prompt: [{user: "{said}"}], model: {name: mine}}',
+    "the output": "{node_type: weighted_sampler, attributes: {z: {values: [1]}}}",
+}
+
+
+def graph_run(
+    top: Path, node: str, *, more: str = "", shown: str = "said", **options: Any
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """The number of requests that a graph of 300 records sent, which a node behind its model breaks; its account, and results."""
+    folder = top / "graph"
+    folder.mkdir()
+    graph = dedent(GRAPH).replace("  edges:", f"    second: {node}\n  edges:")
+    graph = graph.replace("{from: answer, to: END}", "{from: answer, to: second}\n    - {from: second, to: END}")
+    (folder / "graph_config.yaml").write_text(graph + more)
+    (folder / "code.py").write_text(CODE)
+    (folder / "inner").mkdir()
+    (folder / "inner/code.py").write_text(CODE)
+    (folder / "inner/graph_config.yaml").write_text(
+        "graph_config:\n  nodes: {only: {node_type: lambda, lambda: code.fails}}\n"
+        "  edges: [{from: START, to: only}, {from: only, to: END}]\n"
+    )
+    records = [{"q": f"bad {number}", "id": number} for number in range(300)]
+    (folder / "records.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    write(top / "tasks")
+    server = Refusing("nothing")
+    with loopback(server) as (url, log):
+        model_args = {"model": "m", "base_url": url, "num_concurrent": 8}
+        results = assay.simple_evaluate(
+            "openai-chat", model_args, tasks=[str(folder), "good"], include_path=str(top / "tasks"),
+            apply_chat_template=True, **options
+        )  # fmt: skip
+        sent = sum(b"bad" in each.body for each in log if each.body)
+    return sent, results["assay"]["tasks"]["graph"], results
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_graph_whose_code_fails_on_every_record_stops(tmp_path: Path, broken: str) -> None:
+    """20 records of 300, those in flight, and those whose model answered while the 20th was in a thread."""
+    more = "output_config: {generator: code.Output}\n" if broken == "the output" else ""
+    sent, own, results = graph_run(tmp_path, BROKEN[broken], more=more)
+    assert 20 <= sent <= 20 + 3 * 16
+    assert (own["failed"], own["documents"]) == (300, 300)
+    reasons = "; ".join(own["reasons"])
+    assert "not asked, since the first 20 documents failed: " in reasons
+    assert "KeyError: 'no such column" in reasons
+    assert results["results"]["good"]["exact_match,none"] == 1.0
+
+
+@pytest.mark.parametrize("function", ["odd", "late"])
+def test_a_graph_with_a_record_that_does_not_fail_among_the_first_goes_on(tmp_path: Path, function: str) -> None:
+    sent, own, _ = graph_run(tmp_path, f"{{node_type: lambda, lambda: code.{function}}}")
+    assert (sent, own["failed"]) == (300, 299 if function == "odd" else 270)
+
+
+def test_max_failures_counts_records_whose_code_failed(tmp_path: Path) -> None:
+    sent, own, results = graph_run(tmp_path, BROKEN["a lambda"], max_failures=5)
+    assert sent <= 5 + 2 * 16
+    assert results["assay"]["ended"] == "max_failures: 5 requests or documents failed"
+    assert own["not_asked"] + own["failed"] == 300
+
+
+PLAIN = {
+    "process_results": "process_results: !function code.fails\n",
+    "a metric": "metric_list: [{metric: !function code.fails, aggregation: mean, higher_is_better: true}]\n",
+    "a filter": "filter_list: [{name: f, filter: [{function: custom, filter_fn: !function code.fails}]}]\n"
+    "metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]\n",
+}
+PLAIN_CODE = """
+def fails(*a, **k): raise KeyError("no such key")
+"""
+
+
+def plain_run(top: Path, extra: str, **options: Any) -> tuple[int, dict[str, Any]]:
+    """The requests about `bad`, and the results."""
+    write(top, extra)
+    (top / "code.py").write_text(PLAIN_CODE)
+    server = Refusing("nothing")
+    with loopback(server) as (url, log):
+        results = evaluate(top, url, **options)
+        return sum(b"bad" in each.body for each in log if each.body), results
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_a_plain_task_whose_code_fails_on_every_document_stops(tmp_path: Path, kind: str) -> None:
+    sent, results = plain_run(tmp_path, PLAIN[kind])
+    assert 20 <= sent <= 20 + 2 * 16
+    bad = results["assay"]["tasks"]["bad"]
+    assert any(reason.startswith("not asked, since the first 20 documents failed: ") for reason in bad["reasons"])
+    assert bad["failed"] == SIZE
+    assert results["results"]["good"]["exact_match,none"] == 1.0
+
+
+def test_one_broken_metric_beside_another_does_not_stop_a_task(tmp_path: Path) -> None:
+    """Its answers are needed for the other metric, and scored again when the broken one is corrected."""
+    both = PLAIN["a metric"].replace("[{", "[{metric: exact_match, aggregation: mean, higher_is_better: true}, {")
+    sent, results = plain_run(tmp_path, both)
+    assert sent == SIZE
+    assert results["results"]["bad"]["exact_match,none"] == 1.0
+
+
+def test_max_failures_counts_documents_of_plain_tasks(tmp_path: Path) -> None:
+    sent, results = plain_run(tmp_path, PLAIN["process_results"], max_failures=7)
+    assert sent <= 7 + 2 * 16
+    assert results["assay"]["ended"] == "max_failures: 7 requests or documents failed"
+
+
 @pytest.mark.parametrize(
     ("failures", "stops"),
     [

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import run_world
 from assay import simple_evaluate
-from assay.cli import COMMANDS
+from assay.cli import COMMANDS, main
 from assay.cli.plan import _cells
 from assay.comparison.planning import Planned, ScoreSpread
 from assay.config.run import RunConfig
@@ -177,12 +177,41 @@ def test_a_packed_run_is_unpacked_by_import(run_assay: RunAssay, tasks: Path, ou
     assert imported.returncode == 0
     assert run_world.results(tmp_path / "there")["results"] == run_world.results(output)["results"]
     assert run_world.samples(tmp_path / "there", "sums") == run_world.samples(output, "sums")
-    again = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
-    assert (again.returncode, "choose a new folder" in again.stderr) == (2, True)
     for command in (["view"], ["samples"], ["report"]):
         ended = run_assay(*command, tmp_path / "x.zip")
         assert (ended.returncode, "assay import" in ended.stderr) == (2, True), command
     assert run_assay("compare", output, tmp_path / "x.zip").returncode == 0  # as gates read a baseline
+
+
+def test_an_archive_is_imported_again_into_its_folder_and_no_other_archive_is(
+    tasks: Path, output: Path, tmp_path: Path
+) -> None:
+    run_world.run(RecordingModel(), tasks, output)
+    run_world.run(RecordingModel(), tasks, tmp_path / "other", limit=2)
+    archive, other = pack(output, tmp_path / "x.zip").path, pack(tmp_path / "other", tmp_path / "y.zip").path
+    there = tmp_path / "there"
+
+    def state() -> dict[str, tuple[bytes, int]]:
+        return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in there.rglob("*") if path.is_file()}
+
+    assert main(["import", str(archive), "-o", str(there)]) == 0
+    results, before = unpack(archive, there), state()
+    assert results["results"] == run_world.results(output)["results"]
+    assert main(["import", str(archive), "-o", str(there)]) == 0
+    (there / "notes.json").write_text('{"note": "mine"}')
+    assert unpack(archive, there) == results
+    (there / "notes.json").unlink()
+    assert state() == before
+    with pytest.raises(AssayError, match="the folder holds another run — choose a new folder"):
+        unpack(other, there)
+    (there / "samples/sums.parquet").write_bytes(b"")
+    with pytest.raises(AssayError, match=r"the folder holds this run, and samples/sums\.parquet has changed"):
+        unpack(archive, there)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/letter.txt").touch()
+    with pytest.raises(AssayError, match="the folder is not empty"):
+        unpack(archive, tmp_path / "full")
+    assert sorted(path.name for path in tmp_path.iterdir() if ".part" in path.name) == []
 
 
 @pytest.mark.parametrize("name", ["x/../../out.json", "/etc/out.json", "x/samples/../../out.parquet", "x/run.py"])
@@ -225,7 +254,7 @@ def test_missing_extras_are_installed_from_the_source_of_assay(
 def test_a_comparison_of_backends_names_what_each_computes_in() -> None:
     coarse = Scripted(generate=lambda *_: "")
     coarse.precision = "float16"  # type: ignore[attr-defined]
-    said = list(_remarks(RunConfig(), (Embedded(), coarse)))
+    said = list(_remarks(RunConfig(), (Embedded(), coarse), as_messages=False))
     assert said[0] == "A computes in float64, B in float16"
     assert "--precision float16" in said[1]
 

@@ -308,7 +308,7 @@ def test_every_option_of_a_run_is_either_data_or_left_out() -> None:
     """A new option that names a path, or allows code to run, must be put into one of the lists."""
     data = {
         "tasks", "model", "num_fewshot", "repeats", "gen_kwargs", "system_instruction", "apply_chat_template",
-        "fewshot_as_multiturn", "over_length", "max_cost", "max_time", "max_failures", "limit", "start_index", "sample",
+        "fewshot_as_multiturn", "over_length", "max_cost", "max_time", "max_failures", "resume_calls", "limit", "start_index", "sample",
         "samples", "shard", "include_defaults", "run_name", "log_samples", "batch_size", "max_batch_size", "device", "compat",
         "bootstrap_iters", "predict_only", "max_failed", "seed", "random_seed", "numpy_random_seed", "torch_random_seed",
         "fewshot_random_seed", "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity",

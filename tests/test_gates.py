@@ -1,6 +1,7 @@
 """Gates never pass for want of evidence: what a run lacks, what failed in it, what too few documents say."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from assay.cli import main
 from assay.comparison.compare import compare
 from assay.comparison.comparison import Comparison
+from assay.comparison.conditions import Plain, parse_gate
 from assay.errors import AssayError
 from assay.report.comparison_text import comparison_summary, comparison_table
 from compared_world import GROUP, make_run, two_runs, write_tasks
@@ -246,3 +248,45 @@ def test_runs_that_do_not_differ_are_called_the_same(tmp_path: Path) -> None:
     table = comparison_table(compare(runs))
     assert "same answers" in table and "no document differs" in table
     assert "0 better, 0 worse, 1 the same, 0 unclear" in comparison_summary(compare(runs))
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "written", ["acc > 1e400", "cost <= 1e400", "acc >= -1e999pp", "tokens <= 1e305M", "time < 1e307d"]
+)
+@pytest.mark.parametrize("plain", ["difference", "value"])
+def test_a_threshold_that_is_not_finite_is_refused(written: str, plain: Plain) -> None:
+    if plain == "difference" and written[-1] in "Md":
+        return  # a difference has no such unit
+    with pytest.raises(AssayError, match="the threshold must be a finite number"):
+        parse_gate(written, plain=plain)
+
+
+@pytest.mark.parametrize(
+    "start, end",
+    [(">" + " " * 50_000, "x"), ("acc >" + " " * 50_000, "x"), ("acc > " + "1" * 50_000, "x"), ("a/" * 25_000, "> 1"),
+     ("a,b/" * 12_000, " ! 1"), ("acc > 1e" + "1" * 50_000, "x"), ("acc > 1 %" + " " * 50_000, "of"), (" " * 50_000, "")],
+)  # fmt: skip
+def test_a_long_text_that_is_no_gate_is_refused_in_linear_time(start: str, end: str) -> None:
+    began = time.process_time()
+    with pytest.raises(AssayError, match="invalid gate"):
+        parse_gate(start + end)
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "written, name, metric, filter, threshold",
+    [("a/b/acc,strict > 0.5", "a/b", "acc", "strict", 0.5), (" g / acc>=-.5 ", "g", "acc", None, -0.5),
+     ("acc , > 1", None, None, None, None), ("/acc > 1", None, None, None, None), ("a b/acc < 1e-3", "a b", "acc", None, 1e-3)],
+)  # fmt: skip
+def test_a_gate_is_a_name_a_metric_a_filter_and_a_threshold(
+    written: str, name: str | None, metric: str | None, filter: str | None, threshold: float | None
+) -> None:
+    if metric is None:
+        with pytest.raises(AssayError, match="invalid gate"):
+            parse_gate(written)
+        return
+    gate = parse_gate(written)
+    assert (gate.name, gate.metric, gate.filter, gate.threshold) == (name, metric, filter, threshold)

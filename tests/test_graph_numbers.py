@@ -17,6 +17,8 @@ from assay.graphs.aggregator_table import make_aggregator
 from assay.graphs.output import REASON
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.models import Scripted
+from assay.statistics.estimates import estimate, with_draws
+from assay.statistics.intervals import interval
 from graph_world import CLASSIFICATION, write_graph
 
 ORACLES = {"precision": precision_score, "recall": recall_score, "f1_score": f1_score}
@@ -56,6 +58,25 @@ def test_the_influence_of_a_record_is_the_effect_of_slightly_more_weight(pairs: 
                 slopes.append(oracle(golds, answers, sample_weight=weights, **parameters))
             assert influence[number] == pytest.approx((slopes[0] - slopes[1]) / 2e-5 * len(pairs), abs=1e-4)
         assert sum(influence) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["precision", "recall", "f1_score"])
+def test_intervals_of_precision_recall_and_f1_stay_between_0_and_1(name: str) -> None:
+    """One of ten answers is wrong: the number is high, and Student's interval of its standard error reaches beyond 1."""
+    metric = make_aggregator(name, PARAMS[name], Place("here"), like_sygra=False)
+    tally = metric.tally()
+    pairs = [("a", "a")] * 6 + [("b", "b")] * 3 + [("b", "a")]
+    for golden, answer in pairs:
+        tally.add(result(golden, answer))
+    [evidence] = metric.evidence(tally).values()
+    plain = estimate(evidence.aggregation, evidence.values, bootstrap_iters=10, like_lm_eval=False)
+    number = with_draws(plain, evidence.aggregation, evidence.values, range(10), "here")
+    golds, answers = zip(*pairs, strict=True)
+    assert float(number) == pytest.approx(ORACLES[name](golds, answers, average="macro"))
+    ends = interval(number)
+    assert number.stderr is not None and ends is not None
+    assert float(number) + 2.26 * number.stderr > 1  # Student's t of nine degrees of freedom
+    assert 0 <= ends[0] < float(number) < ends[1] <= 1
 
 
 def test_a_thousand_classes_need_no_table_of_all_records_by_all_classes() -> None:

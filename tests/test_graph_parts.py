@@ -307,7 +307,7 @@ def test_a_sampler_takes_values_of_a_data_source_in_turn(tmp_path: Path) -> None
     (folder / "tones.csv").write_text("word,other\nkind,1\nharsh,2\n")
 
     def tones(at: str, **options: Any) -> list[str]:
-        assay.simple_evaluate(Scripted(), tasks=[str(folder)], output_path=str(tmp_path / at), **options)
+        assay.simple_evaluate(None, tasks=[str(folder)], output_path=str(tmp_path / at), **options)
         return [record["tone"] for record in the_file(tmp_path / at, "output_*.json")]
 
     assert tones("out") == ["kind", "harsh", "kind", "harsh", "kind"]
@@ -321,14 +321,14 @@ def test_a_column_missing_from_a_samplers_source_is_reported(tmp_path: Path) -> 
     folder = write_graph(tmp_path, [{"x": 1}], SAMPLED.replace("column: word", "column: wort"))
     (folder / "tones.csv").write_text("word\nkind\n")
     with pytest.raises(AssayError, match="'wort', and its source has: word"):
-        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+        assay.simple_evaluate(None, tasks=[str(folder)])
 
 
 def test_weights_and_a_source_exclude_each_other(tmp_path: Path) -> None:
     graph = SAMPLED.replace("tones.csv}}", "tones.csv}}, weights: [1]")
     folder = write_graph(tmp_path, [{"x": 1}], graph)
     with pytest.raises(ConfigError, match="without weights"):
-        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+        assay.simple_evaluate(None, tasks=[str(folder)])
 
 
 def test_a_wrong_parameter_of_a_transformation_is_refused_before_the_run(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_a_wrong_parameter_of_a_transformation_is_refused_before_the_run(tmp_pat
     folder = write_graph(tmp_path, [{"x": 1}], graph)
     (folder / "tones.csv").write_text("word\nkind\n")
     with pytest.raises(ConfigError) as refused:
-        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+        assay.simple_evaluate(None, tasks=[str(folder)])
     assert "graph_config.yaml:2:" in str(refused.value)
     assert "did you mean 'overwrite'?" in str(refused.value)
 
@@ -362,10 +362,10 @@ def test_layouts_and_tags_of_quality_are_refused_unless_they_are_switched_off(
     folder = write_graph(tmp_path, [{"x": 1}], OUTPUT.replace("EXTRA", extra))
     (folder / "tones.csv").write_text("word\nkind\n")
     if not refused:
-        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+        assay.simple_evaluate(None, tasks=[str(folder)])
         return
     with pytest.raises(ConfigError, match="is not supported") as error:
-        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+        assay.simple_evaluate(None, tasks=[str(folder)])
     assert refused in str(error.value)
 
 
@@ -373,7 +373,7 @@ def test_a_sink_on_the_hub_is_refused_with_what_can_be_had(tmp_path: Path) -> No
     graph = SAMPLED.replace("data_config: {", "data_config: {sink: {type: hf, repo_id: a/b}, ")
     folder = write_graph(tmp_path, [{"x": 1}], graph)
     with pytest.raises(ConfigError) as refused:
-        assay.simple_evaluate(Scripted(), tasks=[str(folder)])
+        assay.simple_evaluate(None, tasks=[str(folder)])
     assert "'hf'" in str(refused.value)
     assert "parquet" in str(refused.value)
 

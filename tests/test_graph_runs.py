@@ -177,7 +177,7 @@ def test_a_failing_tool_sends_its_error_to_the_model_and_is_counted(tmp_path: Pa
     assert account["noticed"]["with calls of tools that failed"] == 1  # a document, with two such calls
 
 
-def test_an_agent_that_never_ends_fails_its_record(tmp_path: Path, talking: str) -> None:
+def test_an_agent_that_never_ends_fails_its_record_where_nothing_scores_it(tmp_path: Path, talking: str) -> None:
     again = {"say": "", "calls": [["again", {}]]}
     code = (
         TOOLS

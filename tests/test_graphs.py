@@ -49,9 +49,8 @@ def run(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The results of a graph, and its output."""
     folder = write_graph(tmp_path, records, HEAD + dedent(graph), code=code)
-    results = assay.simple_evaluate(
-        model or scripted(last), tasks=[str(folder)], output_path=str(tmp_path / "run"), **options
-    )
+    asked = scripted(last) if "model:" in graph or "model_type" in graph else None
+    results = assay.simple_evaluate(model or asked, tasks=[str(folder)], output_path=str(tmp_path / "run"), **options)
     return results, the_file(tmp_path / "run", "*output_*.json*")
 
 
@@ -281,7 +280,7 @@ def test_a_graph_within_a_graph_reads_and_writes_the_same_state(tmp_path: Path) 
     folder = write_graph(tmp_path, [])
     (folder / "inner").mkdir()
     (folder / "inner/graph_config.yaml").write_text(dedent(inner))
-    _, [record] = run(tmp_path, outer, [{"x": "y"}], code=NOTE)
+    _, [record] = run(tmp_path, outer, [{"x": "y"}], scripted(last), NOTE)
     assert record["noted"] == "inner y"
 
 
@@ -486,7 +485,7 @@ def test_further_copies_of_the_output_are_written_where_sinks_say(
         1,
     )
     folder = write_graph(tmp_path, [{"x": 5, "more": {"a": [1, "ü"]}}, {"x": 6, "more": {}}], dedent(graph), code=NOTE)
-    assay.simple_evaluate(scripted(last), tasks=[str(folder)], output_path=str(tmp_path / "run"))
+    assay.simple_evaluate(None, tasks=[str(folder)], output_path=str(tmp_path / "run"))
     expected = [{"x": 6, "more": {"a": [1, "ü"]}, "id": 0}, {"x": 7, "more": {}, "id": 1}]
     copies = tmp_path / "copies"
     assert json.loads((copies / "all.json").read_text()) == expected

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from bench import architectures
 
 from assay.models.local.fallbacks import Fallbacks
+from assay.models.local.hf.backend import HF
 from assay.models.local.hf.checks import _difference, first_layers, packed_model
 from assay.models.local.hf.compiled import CompiledLayers
 from assay.models.local.hf.norms import fuse_norms
-from hf_world import build
+from hf_world import LENGTH, build
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 6, "num_attention_heads": 4,
@@ -170,3 +172,12 @@ def test_norms_of_torch_replace_those_of_models_that_compute_the_same() -> None:
     with torch.inference_mode():
         torch.testing.assert_close(plain(other), expected)  # a copy has its own weights
         assert not torch.allclose(plain(other), plain(llama))
+
+
+@pytest.mark.parametrize("name", ["mamba", "falcon_mamba", "mamba2", "jamba"])
+def test_states_are_shared_at_half_precision_where_the_types_of_layers_follow_from_their_number(name: str) -> None:
+    """Their configurations have `layer_types` as a property, which a shorter copy cannot set."""
+    model = HF(architectures.build(name, dtype=torch.bfloat16), tokenizer=architectures.tokenizer(), max_length=LENGTH)
+    assert (model.way, model.remarks) == ("states", {})
+    shorter = first_layers(architectures.build(name))
+    assert shorter is not None and len(shorter.config.layer_types) == shorter.config.num_hidden_layers

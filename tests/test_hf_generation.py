@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from assay.models.local.embedded import BUNDLED
 from assay.models.local.generation import NAN_LOGITS, Generation
 from assay.models.local.hf.backend import HF
+from assay.models.local.recording import WithoutHostCopies
 from assay.models.local.slots import LEADS, TokenSampler
 from assay.records import Failed, Generate, Text
 from hf_world import BEGIN, END, LENGTH, WORDS, answers, build, generated, numbers, ours, plain, text, words
@@ -366,3 +367,52 @@ def test_slots_share_the_keys_of_a_long_common_prefix(kind: str, slots: int) -> 
         unique = sum(len(each) for each in items[:11]) - 8 * 70
         computed = [each.usage.read - each.usage.stored for each in responses]  # type: ignore[union-attr]
         assert unique <= sum(computed) <= unique + len(items[3])
+
+
+# what a step copies between CPU and GPU while it is recorded; a device without memory stands for the GPU
+
+
+META = torch.device("meta")
+
+
+def test_what_a_step_copies_to_the_device_is_copied_before_it_is_recorded() -> None:
+    numbers, copied = torch.arange(4.0), []
+
+    def step() -> torch.Tensor:
+        copied.append(numbers.to("cpu", torch.float64))  # stays here
+        return (numbers + 1).to(META)
+
+    with WithoutHostCopies(META) as mode:
+        for _ in range(2):
+            mode.begin()
+            step()
+        mode.record()
+        assert step().shape == (4,)
+        with pytest.raises(RuntimeError, match="another one in every step"):
+            (numbers + 2).to(META)
+    assert len(copied) == 3
+
+
+def test_a_step_whose_copies_change_is_not_recorded() -> None:
+    count = [0]
+
+    def step() -> torch.Tensor:
+        count[0] += 1
+        return torch.tensor([count[0]], device=META)
+
+    with WithoutHostCopies(META) as mode:
+        step()
+        mode.record()
+        with pytest.raises(RuntimeError, match="another one in every step"):
+            step()
+
+
+def test_products_of_groups_need_no_ends_on_the_cpu() -> None:
+    rows, weights = torch.randn(7, 4), torch.randn(3, 4, 5)
+    ends = torch.tensor([2, 2, 7], dtype=torch.int32)  # the second group is empty
+    expected = torch.cat([rows[:2] @ weights[0], rows[2:] @ weights[2]])
+    with WithoutHostCopies(META):
+        result = torch._grouped_mm(rows, weights, offs=ends)
+    torch.testing.assert_close(result, expected)
+    with WithoutHostCopies(META), pytest.raises(RuntimeError, match="of weights"):
+        torch._grouped_mm(torch.empty(1 << 12, 1 << 10), torch.empty(2, 1 << 10, 1 << 10), offs=ends[:2])

@@ -3,6 +3,8 @@
 import json
 import logging
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -373,3 +375,13 @@ def test_a_digest_that_was_begun_early_is_used_once_and_is_that_of_the_folder(fo
     assert next(begun) == next(again) == fingerprint_folder(folder)
     HF.begin_loading(pretrained=str(folder / "missing"))  # reported when it is loaded
     HF.begin_loading()
+
+
+def test_full_collections_of_garbage_leave_out_the_modules_of_torch_and_transformers() -> None:
+    """In a process of its own, since they are imported once."""
+    code = (
+        "import gc; from assay.models.local.hf.backend import HF; from assay.models.local.embedded import BUNDLED; "
+        "HF(str(BUNDLED)); print(gc.get_freeze_count())"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert int(ended.stdout) > 100_000

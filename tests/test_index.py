@@ -2,19 +2,24 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import assay
 from assay import ConfigError, TaskManager
 from assay.catalog.catalog import Catalog
+from assay.catalog.roots import installed_folders
 from assay.tasks.validate import validate
 from conftest import Write, a_task
 
+DAY = 86_400
 BOOBY_TRAP = "from pathlib import Path\nPath(__file__).with_name('sprung').write_text('x')\ndef f(x): return x\n"
 
 
@@ -238,3 +243,72 @@ def test_names_do_not_depend_on_the_working_directory(
     there = run_assay("show", "b", "--include_path", folder, cwd=elsewhere)
     assert here.returncode == 0
     assert here.stdout == there.stdout
+
+
+def environment(folder: Path, changed: str = "") -> Path:
+    """A copy of the package, as another environment has it: elsewhere, with other times, and perhaps with other rules."""
+    shutil.copytree(Path(assay.__file__).parent, folder / "assay", ignore=shutil.ignore_patterns("bundled", "viewer"))
+    for file in (folder / "assay").rglob("*.py"):
+        os.utime(file, (0, len(changed)))
+    with (folder / "assay/catalog/examine.py").open("a") as file:
+        file.write(changed)
+    return folder
+
+
+@pytest.mark.parametrize("changed", ["", "# another rule\n"], ids=["of one version", "of two versions"])
+def test_environments_do_not_build_each_others_index_again(
+    changed: str, write: Write, tmp_path: Path, cache: Path
+) -> None:
+    folder = write({"a.yaml": a_task("a")})
+    one, other = environment(tmp_path / "one"), environment(tmp_path / "other", changed)
+
+    def listed(environment: Path) -> dict[Path, tuple[int, int]]:
+        command = [sys.executable, "-m", "assay", "ls", "--no_defaults", "--include_path", str(folder)]
+        ended = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": str(environment)}, capture_output=True, text=True, check=True
+        )
+        assert ended.stdout == "a\n"
+        return {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in (cache / "catalog").iterdir()}
+
+    listed(one)
+    both = listed(other)
+    assert len(both) == (2 if changed else 1)
+    assert listed(one) == listed(other) == both, "a file that is written again is another one"
+
+
+def test_the_folders_of_installed_packages_are_remembered_for_each_environment(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = []
+    for path in [str(tmp_path / "one"), str(tmp_path / "other"), str(tmp_path / "one")]:
+        with monkeypatch.context() as environment:
+            environment.setattr(sys, "path", [path, *sys.path])
+            installed_folders()
+        files.append({file: file.stat().st_mtime_ns for file in (cache / "catalog").iterdir()})
+    assert [len(known) for known in files] == [1, 2, 2] and files[1] == files[2]
+
+
+def test_the_cache_keeps_what_was_used_last_and_does_not_grow_without_bound(write: Write, cache: Path) -> None:
+    folder, catalog, now = write({"a.yaml": a_task("a")}), cache / "catalog", time.time()
+    names(folder)
+    [used] = catalog.iterdir()
+    os.utime(used, (now - 20 * DAY, now - 20 * DAY))
+    names(folder)  # this reads it, and so it is new again
+    for number in range(300):
+        (catalog / f"{number}.json").write_text("x")
+        os.utime(catalog / f"{number}.json", (now - 60 * number, now - 60 * number))
+    (catalog / "old.json").write_text("x")
+    os.utime(catalog / "old.json", (now - 31 * DAY, now - 31 * DAY))
+    write({"b.yaml": a_task("b")})
+    names(folder)
+    left = {file.name for file in catalog.iterdir()}
+    assert used.name in left
+    assert left - {used.name} == {f"{number}.json" for number in range(199)}
+
+
+def test_a_file_of_the_cache_that_is_not_used_for_a_month_is_removed(write: Write, cache: Path) -> None:
+    names(write({"a.yaml": a_task("a")}))
+    [unused] = (cache / "catalog").iterdir()
+    os.utime(unused, (0, time.time() - 31 * DAY))
+    names(write({"../elsewhere/b.yaml": a_task("b")}) / "../elsewhere")
+    assert not unused.exists()

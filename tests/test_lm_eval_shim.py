@@ -1,6 +1,7 @@
 """packages/assay-lm-eval: lm-eval's commands and names. In separate processes: the package has the name of lm-eval's."""
 
 import json
+import math
 import os
 import re
 import shlex
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 from bench.lm_eval_commands import COMMANDS, TABLE, Command, local, prepare, processes, verdict
-from tests.run_world import ACC, ACC_STDERR, EXACT_MATCH, EXACT_MATCH_STDERR
+from tests.run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, SUMS
+
+from assay.errors import ConfigError
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -268,3 +271,130 @@ def test_a_model_in_memory_gives_the_numbers_of_lm_eval(in_process: None) -> Non
     [(value, greedy)] = lm.loglikelihood([asked])
     assert value == pytest.approx(float(first["resps"][0][0][0]), abs=1e-5) and str(greedy) == first["resps"][0][0][1]
     assert lm.model is model and lm.tokenizer is tokenizer and lm.device == model.device
+
+
+SAID = {question: said for question, (_, said) in SUMS.items()}
+WEIGHTS = {thing: weights for thing, (_, *weights) in COLOURS.items()}
+TEXTS = """task: texts
+custom_dataset: !function texts.rows
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: text
+metric_list: [{metric: word_perplexity}]
+"""
+SET_ON_OBJECT: dict[str, tuple[Callable[[Any], Any], str, str, float]] = {
+    "loglikelihood": (lambda request: (WEIGHTS[request.args[0].split()[0]][request.args[1] == " red"], False), "colours",
+                      "acc,none", ACC),
+    "generate_until": (lambda request: SAID[request.args[0]], "sums", "exact_match,none", EXACT_MATCH),
+    # Two words with a log-likelihood of -2 ln 3: 3 for each word.
+    "loglikelihood_rolling": (lambda _: -2 * math.log(3), "texts", "word_perplexity,none", 3.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", SET_ON_OBJECT)
+@pytest.mark.parametrize("consumer", ["simple_evaluate", "evaluate"])
+def test_a_method_set_on_a_model_object_is_called(tasks: Path, in_process: None, method: str, consumer: str) -> None:
+    import lm_eval
+    from lm_eval.models.dummy import DummyLM
+    from lm_eval.tasks import TaskManager
+
+    (tasks / "texts.yaml").write_text(TEXTS)
+    (tasks / "texts.py").write_text("def rows(**kwargs):\n    return {'test': [{'text': 'a b'}]}\n")
+    answer, task, row, expected = SET_ON_OBJECT[method]
+    lm, calls = DummyLM(), []
+
+    def answers(requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
+        calls.append(len(requests))
+        return [answer(request) for request in requests]
+
+    setattr(lm, method, answers)
+    manager = TaskManager(include_path=str(tasks))
+    if consumer == "evaluate":
+        results = lm_eval.evaluate(lm, manager.load([task]), task_manager=manager)
+    else:
+        results = lm_eval.simple_evaluate(lm, tasks=[task], task_manager=manager)
+    assert results["results"][task][row] == pytest.approx(expected)
+    assert calls
+
+
+def test_a_wrapped_method_of_a_model_object_still_gives_the_models_answers(tasks: Path, in_process: None) -> None:
+    import lm_eval
+    from lm_eval.models.dummy import DummyLM
+
+    lm, seen = DummyLM(), []
+    plain, lm.loglikelihood = (
+        lm.loglikelihood,
+        lambda requests, **more: [*map(seen.append, requests)] and plain(requests),
+    )
+    wrapped = lm_eval.simple_evaluate(lm, tasks=["colours"], include_path=str(tasks))
+    assert len(seen) == 2 * len(COLOURS)
+    assert (
+        wrapped["results"] == lm_eval.simple_evaluate(DummyLM(), tasks=["colours"], include_path=str(tasks))["results"]
+    )
+
+
+def test_a_chat_template_set_on_a_model_object_is_used(tasks: Path, in_process: None) -> None:
+    import lm_eval
+    from lm_eval.models.dummy import DummyLM
+
+    lm = DummyLM()
+    lm.apply_chat_template = lambda history, **_: "mine " + history[-1]["content"]
+    results = lm_eval.simple_evaluate(lm, tasks=["sums"], include_path=str(tasks), apply_chat_template=True)
+    assert "mine 1+1=" in json.dumps(results["samples"]["sums"][0]["arguments"])
+
+
+class Duck:
+    """A model of lm-eval's kind that is derived from nothing."""
+
+    def generate_until(self, requests: list[Any], **_: object) -> list[str]:
+        return ["2"] * len(requests)
+
+    loglikelihood = loglikelihood_rolling = generate_until
+
+
+class Proxy:
+    """An object that hands what it lacks to another."""
+
+    def __init__(self, inner: object) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@pytest.mark.parametrize("through", [lambda lm: lm, Proxy])
+def test_a_chat_template_set_on_an_object_of_no_class_of_lm_eval_is_used(
+    through: Callable[[object], object], tasks: Path, in_process: None
+) -> None:
+    import lm_eval
+
+    lm: Any = Duck()
+    lm.apply_chat_template = lambda history, **_: "mine " + history[-1]["content"]
+    results = lm_eval.simple_evaluate(through(lm), tasks=["sums"], include_path=str(tasks), apply_chat_template=True)
+    assert "mine 1+1=" in json.dumps(results["samples"]["sums"][0]["arguments"])
+
+
+def test_a_method_that_is_not_called_is_refused_when_it_is_set_on_a_model_object(tasks: Path, in_process: None) -> None:
+    import lm_eval
+    from lm_eval.models.dummy import DummyLM
+
+    lm = DummyLM()
+    lm._model_call = lambda *_: None
+    with pytest.raises(
+        ConfigError, match=r"model: _model_call is set on the object.*'dummy' does not call it — derive it"
+    ):
+        lm_eval.simple_evaluate(lm, tasks=["sums"], include_path=str(tasks))
+
+
+def test_a_model_without_a_base_class_needs_no_chat_template(tasks: Path, in_process: None) -> None:
+    import lm_eval
+
+    class Plain:
+        loglikelihood = loglikelihood_rolling = None
+
+        def generate_until(self, requests: list[Any]) -> list[str]:
+            return [SAID[request.args[0]] for request in requests]
+
+    results = lm_eval.simple_evaluate(Plain(), tasks=["sums"], include_path=str(tasks))
+    assert results["results"]["sums"]["exact_match,none"] == EXACT_MATCH

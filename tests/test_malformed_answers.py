@@ -158,8 +158,9 @@ def test_a_text_of_the_wrong_type_is_not_an_empty_answer(value: Any) -> None:
 
 def test_calls_and_reasons_as_they_should_be_are_kept() -> None:
     body = {"choices": [{"message": {"content": None, "tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
     with loopback(lambda _: body) as (url, _):
-        said = ask("openai-chat", url, Generate("q", PLAIN))
+        said = ask("openai-chat", url, Generate("q", {**PLAIN, "tools": [tool]}))
     assert (said.text, said.finish, said.calls) == ("", "tool_calls", [CALL])
 
 
@@ -470,7 +471,7 @@ def test_invalid_content_of_anthropic_is_not_an_empty_answer(content: Any) -> No
         ([{"type": "text", "text": ""}], ""),
         ([{"type": "thinking", "thinking": "", "signature": "s"}, {"type": "text", "text": "x"}], "x"),
         ([{"type": "redacted_thinking", "data": "d"}, {"type": "text", "text": "x"}], "x"),
-        ([{"type": "tool_use", "id": "1", "name": "f", "input": {}}, {"text": "x"}], "x"),
+        ([{"type": "server_tool_use", "id": "1", "name": "f", "input": {}}, {"text": "x"}], "x"),
     ],
 )
 def test_content_of_anthropic_may_be_empty_or_of_other_kinds(content: Any, text: str) -> None:

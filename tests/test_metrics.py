@@ -207,6 +207,14 @@ def test_perplexities_of_texts_are_weighted_by_words_and_bytes(tmp_path: Path) -
     )
 
 
+def test_perplexities_have_no_note_about_classes(tmp_path: Path) -> None:
+    """Their aggregation is called `weighted_perplexity`, and is no `weighted_f1`: log-likelihoods are no classes."""
+    rows = roll(tmp_path, {"one": -1.0, "two words": -2.0, "now three words": -3.5})["assay"]["tasks"]["t"]["rows"]
+    assert {name: about.get("note") for name, about in rows.items()} == {
+        f"{metric},none": None for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte")
+    }
+
+
 # --- generation ---------------------------------------------------------------------------------------------------
 
 EXACT: dict[str, tuple[str, str, str, float]] = {
@@ -338,11 +346,21 @@ def test_acc_of_generated_text_is_what_its_aggregation_makes_of_the_pairs(tmp_pa
     assert row(generate(tmp_path, ["a", "b", "c"], ["a", "b", "x"], yaml)) == {"acc": 2 / 3}
 
 
-def test_rouge_by_its_hugging_face_name(tmp_path: Path) -> None:
-    """`the cat` against `the cat sat`: 2 of 2 and 2 of 3 words, 0.8 for rouge1; 1 of 1 and 1 of 2 pairs, 2/3 for rouge2."""
-    yaml = "metric_list: [{metric: rouge, aggregation: mean, higher_is_better: true, hf_evaluate: true}]\n"
-    result_row = row(generate(tmp_path, ["the cat"], ["the cat sat"], yaml))
-    assert result_row == pytest.approx({"rouge1": 0.8, "rouge2": 2 / 3, "rougeL": 0.8, "rougeLsum": 0.8}, abs=1e-12)
+HUGGING_FACE = {
+    # `the cat` against `the cat sat`: 2 of 2 and 2 of 3 words, 0.8 for rouge1; 1 of 1 and 1 of 2 pairs, 2/3 for rouge2
+    "rouge": ("rouge", "the cat", "the cat sat", {"rouge1": 0.8, "rouge2": 2 / 3, "rougeL": 0.8, "rougeLsum": 0.8}),
+    "f1": ("f1, average: micro", "1", "1", {"f1": 1.0}),
+    "accuracy": ("accuracy", "1", "2", {"accuracy": 0.0}),
+    "exact_match": ("exact_match, ignore_case: true", "A", "a", {"exact_match": 1.0}),
+}  # what `evaluate` documents; with one answer, micro-averaged F1 is the share that is right
+
+
+@pytest.mark.parametrize("compat", ["lm-eval", None])
+@pytest.mark.parametrize("name", HUGGING_FACE)
+def test_metrics_by_their_hugging_face_names(name: str, compat: str | None, tmp_path: Path) -> None:
+    written, answer, gold, expected = HUGGING_FACE[name]
+    yaml = f"metric_list: [{{metric: {written}, aggregation: mean, higher_is_better: true, hf_evaluate: true}}]\n"
+    assert row(generate(tmp_path, [answer], [gold], yaml, compat=compat)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_bypass_scores_nothing(tmp_path: Path) -> None:

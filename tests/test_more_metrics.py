@@ -160,6 +160,35 @@ def test_a_class_that_never_occurs_is_reported(tmp_path: Path) -> None:
     assert "none of the right answers is one of the labels 'x', 'y'" in str(results["assay"]["tasks"]["t"]["no_value"])
 
 
+@pytest.mark.parametrize(
+    ("counts", "labels", "note"),
+    [
+        ({"a": 8, "b": 2}, "", "classes with fewer than 5 documents ('b' 2)"),
+        ({"a": 8, "b": 5}, "", None),
+        ({"a": 8, "b": 5}, ", labels: [a, b, c]", "classes with fewer than 5 documents ('c' 0)"),
+        ({"a": 8, "b": 1}, ", labels: [a]", None),
+        ({"a": 3, "b": 4}, "", "classes with fewer than 5 documents ('a' 3, 'b' 4)"),
+    ],
+)
+@pytest.mark.parametrize("named", ["macro_f1", "macro_recall", "weighted_f1"])
+def test_a_class_with_fewer_than_five_documents_is_noted(
+    named: str, counts: dict[str, int], labels: str, note: str | None, tmp_path: Path
+) -> None:
+    golds = [label for label, count in counts.items() for _ in range(count)]
+    entry = f"metric_list: [{{metric: {named}{labels}}}]\n"
+    about = generate(tmp_path, [*golds[1:], "a"], golds, entry)["assay"]["tasks"]["t"]["rows"][f"{named},none"]
+    assert about.get("note", "").startswith(note) if note else "note" not in about
+
+
+def test_the_score_of_a_class_with_fewer_than_five_documents_is_noted(tmp_path: Path) -> None:
+    yaml = "metric_list: [{metric: f1_by_class, labels: [a, b]}]\n"
+    rows = generate(tmp_path, ["a"] * 8 + ["b"] * 4, ["a"] * 9 + ["b"] * 3, yaml)["assay"]["tasks"]["t"]["rows"]
+    assert (rows["f1[b],none"]["note"].split(":")[0], "note" in rows["f1[a],none"]) == (
+        "its class has 3 documents",
+        False,
+    )
+
+
 # --- the page ------------------------------------------------------------------------------------------------------
 
 PAGE = (Path(__file__).parent.parent / "docs/metrics.md").read_text(encoding="utf-8")

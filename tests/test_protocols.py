@@ -4,12 +4,13 @@ import asyncio
 import json
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import assay
 from assay.errors import ConfigError
 from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED, Embedded
@@ -27,7 +28,9 @@ from assay.records import (
     Rolling,
     Text,
 )
+from assay.report.table import table_footing
 from serving import TALKING, TRUTH, Arrived, Servers, fetched, loopback
+from small_runs import write_task
 
 PLAIN = {"max_gen_toks": 64, "do_sample": False, "until": []}
 CHATS = ("openai-chat", "anthropic")
@@ -135,7 +138,8 @@ def test_a_stream_that_ends_too_soon_is_asked_again(name: str, fault: dict[str, 
 
 def test_a_slow_stream_does_not_time_out(talking: str) -> None:
     """It takes two seconds in all, and never half a second until the next piece."""
-    said = ask("openai-chat", talking, wanting(say="abcdefghij", pieces=10, pause=0.2), stream=True, timeout=0.6)
+    slow = wanting({"max_gen_toks": 2048}, say="abcdefghij", pieces=10, pause=0.2)
+    said = ask("openai-chat", talking, slow, stream=True, timeout=0.6)
     assert said.text == "abcdefghij"
     with pytest.raises(RetryableError, match="no answer within"):
         ask("openai-chat", talking, wanting(say="abcdef", pieces=2, pause=2.0), stream=True, timeout=0.3)
@@ -201,6 +205,99 @@ def test_a_server_that_ignores_how_many_were_asked_for_is_asked_for_the_rest(tal
     assert [each.text for each in result] == ["x", "x", "x"]
     assert [each["body"]["seed"] for each in fetched(talking, "/log")[before:]] == [5, 6, 7]
     assert model.answers_repeats is False
+
+
+SENTENCE = "a number of words"
+
+
+def counting(count: Callable[[int], int]) -> Callable[[Arrived], Any]:
+    """A server whose texts have one token for each word, or as many as it may generate, and that counts those of the answers
+    to a request by a function of one answer's."""
+
+    def said(arrived: Arrived) -> Any:
+        body = json.loads(arrived.body)
+        n = body.get("n", 1)
+        words = SENTENCE.split()[: body["max_tokens"]]
+        message = {"role": "assistant", "content": " ".join(words)}
+        choices = [{"index": at, "message": message, "finish_reason": "stop"} for at in range(n)]
+        tokens = count(n) * len(words)
+        return {"choices": choices, "usage": {"prompt_tokens": 9, "completion_tokens": tokens}}
+
+    return said
+
+
+@pytest.mark.parametrize(
+    ("count", "is_bound"),
+    [(lambda n: n, False), (lambda n: 1, True), (lambda n: n + (n == 2), True), (lambda n: 0, False)],
+    ids=["all answers", "one answer", "neither", "nothing"],
+)  # fmt: skip
+def test_a_server_is_asked_once_whether_it_counts_the_tokens_of_all_answers(
+    count: Callable[[int], int], is_bound: bool
+) -> None:
+    """llama.cpp counts four words where sixteen were generated, and LiteLLM's proxy hands that on."""
+    with loopback(counting(count)) as (url, arrived):
+        model: Any = load_model("openai-chat", {"model": "m", "base_url": url})
+
+        async def work() -> list[Any]:
+            async with model:
+                requests = [Generate("q", {"max_gen_toks": 99}, n) for n in range(4)]
+                return [answer for _ in range(2) for answer in await model.ask_repeats(requests)]
+
+        answers = asyncio.run(work())
+    assert [answer.text for answer in answers] == [SENTENCE] * 8
+    assert [json.loads(each.body).get("n", 1) for each in arrived] == ([4, 2, 4] if count(2) else [4, 4])
+    assert model.is_usage_bound is is_bound
+
+
+FOUR_SAMPLES = """
+    output_type: generate_until
+    doc_to_text: q
+    doc_to_target: gold
+    repeats: 4
+    generation_kwargs: {do_sample: true, until: []}
+"""
+
+
+def test_a_server_that_refuses_the_question_about_counting_may_count_too_little() -> None:
+    refused = 400, {}, {"error": {"message": "max_tokens must be at least 16"}}
+    said = counting(lambda n: 1)
+    with loopback(lambda arrived: refused if json.loads(arrived.body)["max_tokens"] == 1 else said(arrived)) as (
+        url,
+        _,
+    ):
+        model: Any = load_model("openai-chat", {"model": "m", "base_url": url})
+        answers = asyncio.run(repeats(model, [Generate("q", {"max_gen_toks": 99}, n) for n in range(4)]))
+    assert [answer.text for answer in answers] == [SENTENCE] * 4
+    assert model.is_usage_bound
+
+
+def test_usage_that_may_be_too_small_is_said_to_be(tmp_path: Path) -> None:
+    write_task(tmp_path, [{"q": "q", "gold": "x"}], FOUR_SAMPLES)
+    with loopback(counting(lambda n: n + (n == 2))) as (url, _):
+        arguments = {"model": "m", "base_url": url, "price_out": 1000.0, "price_in": 0.0}
+        results = assay.simple_evaluate("openai-chat", arguments, tasks=["t"], include_path=str(tmp_path))
+    account = results["assay"]["account"]
+    assert account["at_least"] is True
+    line = table_footing(results)[0]
+    assert "tokens: at least" in line
+    assert "cost: at least" in line
+
+
+def test_pieces_of_several_answers_that_a_gateway_gives_to_one_are_not_mixed() -> None:
+    """LiteLLM's proxy gives every piece of a streamed completion the number 0."""
+
+    def said(arrived: Arrived) -> Any:
+        n = json.loads(arrived.body).get("n", 1)
+        words = ["a ", "number"]
+        events: list[Any] = [{"choices": [{"index": 0, "text": word}]} for word in words for _ in range(n)]
+        events += [{"choices": [{"index": 0, "finish_reason": "stop"}]}]
+        data = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+        return 200, {"Content-Type": "text/event-stream"}, data.encode()
+
+    with loopback(said) as (url, _):
+        model: Any = load_model("openai", {"model": "m", "base_url": url, "stream": True})
+        answers = asyncio.run(repeats(model, [Generate("q", {"max_gen_toks": 99}, n) for n in range(3)]))
+    assert [answer.text for answer in answers] == ["a number"] * 3
 
 
 async def repeats(model: Any, requests: list[Generate]) -> list[Any]:
@@ -308,6 +405,27 @@ def test_log_likelihoods_are_the_models_own(how: dict[str, Any], truth: str) -> 
             assert theirs.greedy == ours.greedy
 
 
+def test_a_model_without_bos_needs_a_first_token_only_for_texts_without_context() -> None:
+    """Qwen's, as vLLM serves it: a remote tokenizer tells neither BOS nor EOS."""
+    words = FolderTokenizer.load(str(BUNDLED))
+    servers = Servers()
+    try:
+        url = servers(BUNDLED, "no_bos", script=TRUTH)
+        requests: list[Request] = [*(Loglikelihood(*pair) for pair in PAIRS), Rolling("Once upon a time.")]
+        there = ask("openai", url, *requests, max_length=1024, tokenizer_backend="remote")
+        given = ask(
+            "openai", url, *requests, max_length=1024, tokenizer_backend="remote", custom_prefix_token_id=words.prefix
+        )
+    finally:
+        servers.end()
+    for request, ours, theirs, known in zip(requests, here(*requests), there, given, strict=True):
+        assert known.value == pytest.approx(ours.value, abs=2e-3)
+        if isinstance(request, Loglikelihood) and request.context:
+            assert theirs.value == pytest.approx(ours.value, abs=2e-3)
+        else:
+            assert "custom_prefix_token_id" in theirs.reason
+
+
 def test_without_a_tokenizer_token_offsets_come_from_the_server(truth: str) -> None:
     requests = [Loglikelihood(*pair) for pair in PAIRS if pair[0]]
     for ours, theirs in zip(here(*requests), ask("openai", truth, *requests), strict=True):
@@ -324,7 +442,8 @@ def test_one_token_choices_share_one_request(truth: str) -> None:
         assert theirs.greedy == ours.greedy
     responses = ask("openai", truth, *choices, Loglikelihood(context, " zebra"), likelihoods="generated")
     assert [responses[0].usage.written, responses[1].usage.written] == [1, 0]  # the second cost nothing
-    assert "not among" in responses[2].reason
+    assert (responses[2].is_bound, responses[2].usage.written) == (True, 0)
+    assert responses[2].value >= here(Loglikelihood(context, " zebra"))[0].value  # an upper bound
 
 
 def test_a_prompt_that_is_too_long_fails_or_loses_its_beginning(truth: str) -> None:

@@ -1,18 +1,23 @@
 """Runs from Python: `assay.run`, tables, frames, comparisons; short where they are printed."""
 
+import ast
 import asyncio
+import copy
 import io
 import json
+import pickle
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import assay
+from assay.evaluation.writing import SampleLogs
 
 OLD = Path(__file__).parent / "runs_0_1"
 SUMS = [(a, b) for a in range(4) for b in range(3)]
@@ -239,3 +244,61 @@ def test_code_of_users_is_type_checked(tmp_path: Path) -> None:
                "--config-file", "", "--ignore-missing-imports", "user.py"]  # fmt: skip
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
+
+
+def test_samples_of_a_task_are_made_once_and_only_when_they_are_read() -> None:
+    made = []
+
+    def make(task: str) -> list[str]:
+        made.append(task)
+        return [task]
+
+    logs = SampleLogs({task: partial(make, task) for task in "abc"})
+    assert (list(logs), list(logs.keys()), len(logs), "b" in logs, "d" in logs) == ([*"abc"], [*"abc"], 3, True, False)
+    assert (logs.get("d"), made) == (None, [])
+    assert logs["b"] is logs["b"] is logs.get("b") is logs.setdefault("b", [])
+    assert (logs["b"], made) == (["b"], ["b"])
+    with pytest.raises(KeyError):
+        logs["d"]
+    logs["c"] = []
+    assert (logs.pop("c"), logs.pop("a"), [*logs], made) == ([], ["a"], ["b"], ["b", "a"])
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        dict,
+        copy.copy,
+        copy.deepcopy,
+        dict.copy,
+        lambda logs: logs,
+        lambda logs: logs | {},
+        lambda logs: {} | logs,
+        lambda logs: {**logs},
+        lambda logs: dict(logs.items()),
+        lambda logs: dict(zip(logs, logs.values(), strict=True)),
+        lambda logs: dict([logs.popitem(), logs.popitem()]),
+        lambda logs: json.loads(json.dumps(logs)),
+        lambda logs: json.loads(json.dumps({"samples": logs}, indent=2))["samples"],
+        lambda logs: pickle.loads(pickle.dumps(logs)),  # noqa: S301  # our own
+        lambda logs: ast.literal_eval(repr(logs)),
+    ],
+)
+def test_samples_are_the_same_however_their_dict_is_read(read: Callable[[SampleLogs], object]) -> None:
+    def unread() -> SampleLogs:
+        return SampleLogs({"a": partial(list, "xy"), "b": partial(list, "")})
+
+    plain = {"a": ["x", "y"], "b": []}
+    assert read(unread()) == plain
+    assert not (read(unread()) != plain)  # noqa: SIM202  # the other operator
+    assert read(unread()) != {"a": ["x"], "b": []}
+
+
+def test_samples_of_a_run_are_made_when_they_are_read(tmp_path: Path) -> None:
+    results = assay.simple_evaluate(
+        adder(lambda a, b: a != 0), tasks=["sums"], include_path=tasks(tmp_path, "sums"), include_defaults=False
+    )
+    assert isinstance(dict.__getitem__(results["samples"], "sums"), partial)
+    samples = json.loads(json.dumps(results["samples"]))["sums"]
+    assert [sample["exact_match"] for sample in samples] == [0, 0, 0] + [1] * 9
+    assert [sample["doc"]["q"] for sample in samples] == [f"{a} + {b} =" for a, b in SUMS]

@@ -92,7 +92,8 @@ def test_compressed_answers_are_read(encoding: str, pack: Any, size: int) -> Non
 
 
 def test_a_compressed_stream_is_read() -> None:
-    events = b'data: {"choices": [{"index": 0, "text": "x", "finish_reason": "stop"}]}\n\n' * 3
+    events = b'data: {"choices": [{"index": 0, "text": "x", "finish_reason": null}]}\n\n' * 2
+    events += b'data: {"choices": [{"index": 0, "text": "x", "finish_reason": "stop"}]}\n\n'
     with loopback(lambda _: (200, {**STREAM, "Content-Encoding": "gzip"}, gzip.compress(events))) as (url, _):
         assert ask("openai", url, SHORT, stream=True).text == "xxx"
 

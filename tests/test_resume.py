@@ -15,6 +15,7 @@ import pytest
 
 from assay import AssayError, simple_evaluate
 from assay.models import Scripted
+from assay.runs.samples.reader import is_whole
 from conftest import Write
 from run_world import (
     EXACT_MATCH,
@@ -434,6 +435,10 @@ def test_a_full_disk_is_reported_and_the_run_can_be_resumed(
     assert str(output) in said
     assert any(way_out in said for way_out in ("again", "resume", "go on", "goes on", "--output_path")), said
     known = journaled(output)
+    unfinished = [
+        path for path in output.rglob("*.part") if path.suffixes[-2:] != [".parquet", ".part"] or not is_whole(path)
+    ]
+    assert unfinished == []  # whole samples of tasks that have ended may wait for the end of the run
     assert finish(*command(output), cwd=tmp_path) == 0
     assert journaled(output)[: len(known)] == known
     same(output, uninterrupted)

@@ -1,6 +1,7 @@
 """The folder of a run: what it holds, whose it is, what never gets into it. Expected numbers are worked out in run_world."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import assay
 from assay import AssayError
+from assay.models import Scripted
 from conftest import Write
 from run_world import (
     ACC,
@@ -31,6 +33,7 @@ from run_world import (
     run,
     samples,
 )
+from small_runs import write_task
 
 pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
 
@@ -305,3 +308,67 @@ def test_the_python_api_without_an_output_path_leaves_nothing_on_disk(tasks: Pat
     assert ended.stdout.split() == ["0.6", "4"]
     assert set((tmp_path / "watched").rglob("*")) == set(watched.values())
     assert everything(tasks) == before
+
+
+# What others do to a folder while the run goes on
+
+
+def cut_off(folder: Path) -> None:
+    os.truncate(folder / "responses.jsonl", 50)
+
+
+def remove(folder: Path) -> None:
+    (folder / "responses.jsonl").unlink()
+
+
+def replace(folder: Path) -> None:
+    (folder / "responses.jsonl").rename(folder / "old.jsonl")
+    (folder / "responses.jsonl").touch()
+
+
+@pytest.mark.parametrize(
+    ("harm", "what"),
+    [(cut_off, "cut off"), (remove, "removed"), (replace, "replaced"), (shutil.rmtree, "removed")],
+    ids=["cut off", "removed", "replaced", "the folder removed"],
+)
+def test_a_journal_that_is_harmed_during_the_run_is_noticed_and_the_numbers_are_right(
+    harm: Callable[[Path], None], what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The model answers 20 questions at once, and is asked the first ones again by a second task."""
+    for name in ("t", "u"):
+        rows = [{"q": f"{number}", "gold": "x"} for number in range(20)]
+        write_task(tmp_path / "tasks", rows, "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n", name)
+    asked: list[str] = []
+
+    def answer(prompt: str, params: dict[str, object], repeat: int) -> str:
+        asked.append(prompt)
+        if len(asked) == 15:
+            harm(tmp_path / "run")
+        return "x" if int(prompt) % 2 else "y"
+
+    options = {"include_path": str(tmp_path / "tasks"), "include_defaults": False, "output_path": str(tmp_path / "run")}
+    done = assay.simple_evaluate(
+        Scripted(generate=answer, identity="m"), tasks=["t", "u"], log_samples=False, **options
+    )
+    assert [done["results"][name]["exact_match,none"] for name in ("t", "u")] == [0.5, 0.5]
+    [said] = [record.getMessage() for record in caplog.records if "during the run" in record.getMessage()]
+    assert f"responses.jsonl was {what} during the run: the numbers are right" in said
+    assert manifest(tmp_path / "run")["lost"] == f"responses.jsonl was {what} during the run"
+
+
+def test_a_folder_that_is_removed_before_the_end_is_reported_as_such(tmp_path: Path) -> None:
+    rows = [{"q": f"{number}", "gold": "x"} for number in range(4000)]
+    write_task(tmp_path / "tasks", rows, "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n")
+    asked: list[str] = []
+
+    def answer(prompt: str, params: dict[str, object], repeat: int) -> str:
+        asked.append(prompt)
+        if len(asked) == 3990:
+            shutil.rmtree(tmp_path / "run")
+        return "x"
+
+    options = {"include_path": str(tmp_path / "tasks"), "include_defaults": False, "output_path": str(tmp_path / "run")}
+    with pytest.raises(
+        AssayError, match="files of the run were removed while it was written — keep other programs away"
+    ):
+        assay.simple_evaluate(Scripted(generate=answer, identity="m"), tasks=["t"], **options)

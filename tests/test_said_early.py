@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from assay import simple_evaluate
 from assay.models import Scripted
 from assay.models.reasoning import template_thinks
 from assay.records import Message, Prompt
 from assay.runs.reasons import grouped_reasons
 from assay.samples.hub import from_hub
 from assay.user_code import UserCodeError
+from serving import Arrived, loopback
 from small_runs import run, write_task
 
 TEXT = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
@@ -139,3 +141,23 @@ def test_what_user_code_prints_is_not_part_of_the_table(tmp_path: Path, run_assa
     assert "downloaded" not in ended.stdout + ended.stderr
     assert "asked" not in ended.stdout
     assert "|t " in ended.stdout.replace("| t", "|t")
+
+
+def thought(arrived: Arrived) -> Any:
+    """The answer of a model that thinks, in the protocol of the path."""
+    if arrived.path.endswith("/messages"):
+        blocks = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}]
+        return {"model": "m", "content": blocks, "stop_reason": "end_turn"}
+    message = {"role": "assistant", "content": "a", "reasoning_content": "hm"}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(("backend", "switches"), [("openai-chat", True), ("anthropic", False)])
+def test_thinking_is_switched_off_by_an_argument_only_where_the_model_has_it(
+    backend: str, switches: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_task(tmp_path, [{"q": "1", "gold": "a"}], f"{TEXT}generation_kwargs: {{max_gen_toks: 256, until: []}}\n")
+    with loopback(thought) as (url, _):
+        simple_evaluate(backend, {"model": "m", "base_url": url}, tasks=["t"], include_path=str(tmp_path))
+    assert "max_gen_toks=4096" in caplog.text
+    assert ("enable_thinking" in caplog.text) == switches

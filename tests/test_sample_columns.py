@@ -26,6 +26,7 @@ from assay.records import (
     Usage,
     plain_to_messages,
 )
+from assay.runs.samples.arrays import float_array, int32_array, int_array, text_array, truth_array
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
@@ -254,3 +255,33 @@ def test_pages_have_checksums_for_other_readers(tasks: Path, output: Path) -> No
     changed(path, about.data_page_offset + about.total_compressed_size - 1, 0)
     with pytest.raises((OSError, pa.ArrowException)):
         pq.read_table(path, page_checksum_verification=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "values"),
+    [
+        (text_array, "string", ["a", None, "", "é – 日本", "𝄞"]),
+        (text_array, "string", ["plain"] * 9),
+        (text_array, "string", [None, None]),
+        (int_array, "int64", [0, -(2**63), None, 2**63 - 1]),
+        (int32_array, "int32", [0, None, 2**31 - 1]),
+        (float_array, "float64", [0.1, None, float("inf"), -0.0, 3]),
+        (truth_array, "bool_", [True, False, None, True, True, False, False, True, True]),
+    ],
+)
+def test_arrays_of_buffers_are_those_of_pyarrow(make: Any, kind: str, values: list[Any]) -> None:
+    for some in (values, values[:1], values[1:], []):
+        made, expected = make(some), pa.array(some, getattr(pa, kind)())
+        made.validate(full=True)
+        assert made.equals(expected)
+        assert made.type == expected.type
+
+
+def test_half_a_character_is_written_as_its_number() -> None:
+    assert text_array(["a\ud800", "é"]).to_pylist() == ["a\\ud800", "é"]
+
+
+@pytest.mark.parametrize(("make", "value"), [(int_array, 1.5), (int_array, "1"), (float_array, "1.5"), (text_array, 1)])
+def test_a_value_of_another_type_is_no_number_or_text(make: Any, value: object) -> None:
+    with pytest.raises(TypeError):
+        make([value])

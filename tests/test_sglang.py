@@ -89,7 +89,7 @@ def test_a_server_with_another_tokenizer_is_detected(sglang: str) -> None:
     async def other(body: object) -> Any:
         return {"meta_info": reported}
 
-    model._likelihoods.post_generate = other
+    model._likelihoods.post_native = other
 
     async def work() -> Response:
         response: Response = await model._likelihoods.of("a", " b")

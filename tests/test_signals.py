@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from assay.runs.run import Run
 from run_world import finish, start
 from serving import Arrived, loopback
 from small_runs import write_task
 from test_malformed_answers import TASK, WHOLE
 
 ANSWERED, DOCUMENTS = 6, 10
+LM_EVAL = Path(__file__).parent.parent / "packages/assay-lm-eval/src"
 
 
 def until(condition: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 60) -> None:
@@ -88,6 +90,8 @@ def test_an_interrupted_run_is_resumed_without_a_second_request(
         said = "".join(again.communicate(timeout=60))
         assert again.returncode == 0, said
     assert sorted(server.asked[before:]) == ["6", "7", "8", "9"]
+    assert f"at least {DOCUMENTS} answered" in said  # the four were asked twice
+    assert Run.open(tmp_path / "run").usage["at_least"]
     results = json.loads((tmp_path / "run/results.json").read_text())
     assert results["results"]["t"]["exact_match,none"] == 1.0
 
@@ -131,6 +135,87 @@ def test_ctrl_c_while_a_command_is_imported_prints_no_traceback(tmp_path: Path) 
     process = start("-c", code, cwd=tmp_path)
     assert "".join(process.communicate(timeout=60)) == ""
     assert process.returncode == 130
+
+
+SIGNALLED = """
+import os, signal, sys
+
+class Attribute:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), {number})
+        for _ in range(1000):
+            pass
+
+def in_a_class():
+    type("Owner", (), dict(attribute=Attribute()))
+
+def as_an_import_error():
+    try:
+        in_a_class()
+    except BaseException:
+        raise ImportError("no such library")
+
+def as_an_exit():
+    try:
+        in_a_class()
+    except BaseException:
+        sys.exit(1)
+
+def not_at_all():
+    try:
+        in_a_class()
+    except BaseException:
+        pass
+
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            {turn}()
+"""
+STARTED = (
+    SIGNALLED
+    + """
+sys.meta_path.insert(0, Finder())
+from {program}
+"""
+)
+ASSAY_MAIN, LM_EVAL_MAIN = (
+    "assay.cli import main; sys.exit(main())",
+    "lm_eval.__main__ import cli_evaluate; cli_evaluate()",
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "module", "turn", "number"),
+    [
+        (ASSAY_MAIN, "assay.cli.flags", "in_a_class", signal.SIGTERM), (ASSAY_MAIN, "assay.cli.flags", "in_a_class", signal.SIGINT),
+        (ASSAY_MAIN, "assay.cli.ls", "as_an_import_error", signal.SIGTERM), (ASSAY_MAIN, "assay.cli.view", "as_an_exit", signal.SIGTERM),
+        (ASSAY_MAIN, "assay.cli.compare", "not_at_all", signal.SIGTERM), (ASSAY_MAIN, "assay.catalog.index", "in_a_class", signal.SIGTERM),
+        (LM_EVAL_MAIN, "lm_eval._cli", "in_a_class", signal.SIGTERM),
+        (LM_EVAL_MAIN, "assay.cli.flags", "as_an_import_error", signal.SIGINT),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_signal_while_a_command_is_imported_is_its_exit_code_whatever_becomes_of_the_interrupt(
+    program: str, module: str, turn: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    code = STARTED.format(program=program, module=module, turn=turn, number=int(number))
+    command = {"assay.cli.view": "view", "assay.cli.compare": "compare", "assay.cli.flags": "run"}.get(module, "ls")
+    process = start(
+        "-c", code, command, "--tasks" if command == "run" else "--help", cwd=tmp_path, PYTHONPATH=str(LM_EVAL)
+    )
+    said = "".join(process.communicate(timeout=60))
+    assert (process.returncode, "Traceback" in said) == (128 + number, False), said
+
+
+def test_a_signal_while_a_plug_in_is_imported_is_the_exit_code_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        SIGNALLED.format(number=int(signal.SIGTERM), module="", turn="not_at_all") + "in_a_class()\n"
+    )
+    process = start("-m", "assay", "ls", "--plugin", tmp_path / "slow.py", cwd=tmp_path)
+    assert "".join(process.communicate(timeout=60)) == ""
+    assert process.returncode == 143
 
 
 def test_a_signal_that_a_destructor_swallows_stops_the_command_all_the_same(tmp_path: Path) -> None:

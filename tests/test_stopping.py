@@ -351,6 +351,11 @@ def test_answers_that_land_first_do_not_decide(tmp_path: Path, capsys: pytest.Ca
         rule = Run.open(out).extras["stop_when"]
         assert (code, rule["decision"]) == (1, "fail")
         assert rule["documents"] < posted < N / 2
+        usage = Run.open(out).usage
+        assert (
+            usage["requests"] < posted <= usage["requests"] + usage["unanswered"]
+        )  # some were canceled before they were sent
+        assert usage["at_least"] and f"at least {usage['requests']} answered" in shown.err
         assert f"stop_when: exact_match > 0.7: FAIL after {rule['documents']} of {N} documents" in shown.err
         assert "Traceback" not in shown.err and "never retrieved" not in shown.err
         assert main(["report", str(out), "--format", "md"]) == 0
@@ -366,6 +371,7 @@ def test_answers_that_land_first_do_not_decide(tmp_path: Path, capsys: pytest.Ca
         # without the rule: the rest is asked, and what was answered is not
         assert main(command(folder, url, "--output_path", str(out))) == 0
         assert N <= asked(log) <= N + 32  # those in flight were dropped
+        assert Run.open(out).usage["at_least"]
     whole = Run.open(out)
     assert (whole.status, whole.summary("t")["documents"], "stop_when" in whole.extras) == ("complete", N, False)
     assert whole.rows("t")[next(iter(whole.rows("t")))].value == 0.5
@@ -387,7 +393,12 @@ def test_a_killed_run_resumes_to_the_same_decision(tmp_path: Path) -> None:
                 process.wait()
                 assert not Run.open(out).has_finished
             assert main(words) == 0
-            rule = Run.open(out).extras["stop_when"]
+            rule, usage = Run.open(out).extras["stop_when"], Run.open(out).usage
+            answered = {
+                line["k"] for line in map(json.loads, (out / "responses.jsonl").read_text().splitlines()) if "u" in line
+            }
+            assert usage["requests"] == len(answered)  # also those that the rule did not need
+            assert name == "whole" or usage["at_least"]
             decided.append({key: rule[key] for key in ("decision", "documents", "value", "interval")})
     assert decided[0] == decided[1]
     assert decided[0]["decision"] == "pass"

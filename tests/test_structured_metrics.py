@@ -47,6 +47,12 @@ def test_error_rates_are_those_of_jiwer(tmp_path: Path) -> None:
     assert results["higher_is_better"]["t"] == {"wer": False, "cer": False}
 
 
+def test_a_line_break_between_words_joins_them_as_in_jiwer() -> None:
+    """jiwer 4.0.0: `b\\nc` is one word that is wrong, of three; of more white space than one character every word ends."""
+    assert called("wer", ["a b c"], "a b\nc") == (2, 3)
+    assert called("wer", ["a b c"], "a b \n c") == (0, 3)
+
+
 def test_the_error_of_a_rate_is_that_of_a_ratio(tmp_path: Path) -> None:
     """By hand: edits 2, 2, 0, 2, 2 of words 6, 2, 5, 4, 2, so r = 8/19; residuals e − r·w over the mean of 3.8 words."""
     row = generate(tmp_path, HEARD, SAID, "metric_list: [{metric: wer}]\n")["assay"]["tasks"]["t"]["rows"]["wer,none"]

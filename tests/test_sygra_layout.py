@@ -87,7 +87,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.chdir(cwd)
         capsys.readouterr()
         try:
-            code = main(["run", *map(str, arguments), "--model", "dummy"])
+            code = main(["run", *map(str, arguments)])
         except SystemExit as stop:
             code = int(stop.code or 0)
         return Ended(code, *capsys.readouterr())

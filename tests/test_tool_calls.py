@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import assay
+from assay.errors import AssayError
 from assay.records import Outcome
 from assay.runs.journal import Journal, lines
 from assay.runs.outcomes import kept_record
@@ -44,6 +45,19 @@ TOOLS = """
     def unsteady(order: str):
         noted("refunds", order)
         return json.dumps({"say": f"paid {order}", "fail_first": 1})
+
+    def paced(order: str):
+        noted("begun", order)
+        time.sleep(0.3)
+        noted("refunds", order)
+        return json.dumps({"say": f"paid {order}"})
+
+    async def waits(order: str):
+        import asyncio
+        noted("begun", order)
+        await asyncio.sleep(0.3)
+        noted("refunds", order)
+        return json.dumps({"say": f"paid {order}"})
 
     def odd(order: str):
         noted("refunds", order)
@@ -145,12 +159,113 @@ def test_a_tool_that_runs_when_the_run_is_interrupted_is_waited_for(tmp_path: Pa
     assert world.noted("refunds") == {"F1": 1}
 
 
+MANY = [f"M{number}" for number in range(60)]
+"""More than the threads that tools have: some calls always wait."""
+
+
+@pytest.mark.parametrize("tool", ["paced", "waits"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_loses_no_record_and_begins_no_tool_call(
+    tmp_path: Path, talking: str, number: int, tool: str
+) -> None:
+    """The calls that run are finished and journaled; resumed, every order is paid once, and no record fails."""
+    world = World(tmp_path, talking, tool, MANY)
+    world.arguments = world.arguments.replace("num_concurrent=1", "num_concurrent=40")
+    process = world.start()
+    while world.noted("begun").total() < 20 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(number)
+    time.sleep(0.1)  # one that was beginning as the signal came
+    begun = world.noted("begun")
+    assert process.wait(timeout=20) == 128 + number
+    assert world.noted("begun") == begun
+    assert 20 <= begun.total() <= (59 if tool == "paced" else 60)
+    assert world.noted("refunds") == begun
+    assert world.evaluate()["failed"] == 0
+    assert world.noted("refunds") == dict.fromkeys(MANY, 1)
+
+
+def test_a_second_signal_does_not_wait_for_tools(tmp_path: Path, talking: str) -> None:
+    world = World(tmp_path, talking, "slow", ["F1"])
+    process = world.start()
+    while not world.noted("refunds") and process.poll() is None:
+        time.sleep(0.01)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    assert time.monotonic() - begin < 1.5
+
+
+def cut_off(world: World) -> None:
+    """Kill the run in the middle of the call of A2, which has taken effect."""
+    assert world.start(KILL="A2").wait() == -9
+    assert world.noted("refunds")["A2"] == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "refunds", "said"), [("skip", 1, "hello"), ("retry", 2, "refund 6 of A2"), ("fail", 1, None)]
+)
+def test_resume_calls_completes_a_run_and_calls_twice_only_on_request(
+    tmp_path: Path, talking: str, caplog: pytest.LogCaptureFixture, choice: str, refunds: int, said: str | None
+) -> None:
+    """The call in doubt is listed. Skipped, its model reads that the outcome is not known: the server answers that with hello."""
+    world = World(tmp_path, talking, "refund", ORDERS)
+    cut_off(world)
+    account = world.evaluate(resume_calls=choice)
+    assert account["failed"] == (choice == "fail")
+    assert world.noted("refunds") == {**dict.fromkeys(ORDERS, 1), "A2": refunds}
+    [listed] = [
+        record.message for record in caplog.records if "not finished when the run was stopped:" in record.message
+    ]
+    assert 'refund({"order": "A2"})' in listed
+    assert f"--resume_calls is {choice}" in listed
+    output = {record["order"]: record["said"] for record in the_file(world.run, "output_*.json")}
+    assert output.get("A2") == said
+    if choice == "skip":
+        [doubt] = [each["body"]["messages"][-1] for each in fetched(talking, "/log")][-1:]
+        assert "whether it took effect is not known" in doubt["content"]
+
+
+def test_a_run_that_was_finished_with_failed_records_is_completed_with_resume_calls(
+    tmp_path: Path, talking: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, talking, "refund", ORDERS)
+    cut_off(world)
+    assert world.evaluate()["failed"] == 1
+    assert world.evaluate(resume_calls="skip")["failed"] == 0
+    caplog.clear()
+    assert world.evaluate()["failed"] == 0  # the choice is journaled: nothing is in doubt any more
+    assert "not finished" not in caplog.text
+    assert world.noted("refunds") == dict.fromkeys(ORDERS, 1)
+
+
+@pytest.mark.parametrize("rule", ["repeatable: true", "on_resume: rerun", "repeatable: true, on_resume: reuse"])
+def test_rules_for_resumed_calls_may_change_between_two_parts_of_a_run(tmp_path: Path, talking: str, rule: str) -> None:
+    world = World(tmp_path, talking, "refund", ORDERS)
+    cut_off(world)
+    file = world.folder / "graph_config.yaml"
+    file.write_text(file.read_text().replace("tools: [code.refund]", f"tools: [{{name: code.refund, {rule}}}]"))
+    assert world.evaluate()["failed"] == 0
+    assert world.noted("refunds")["A2"] == 2
+
+
+def test_another_tool_makes_another_run(tmp_path: Path, talking: str) -> None:
+    world = World(tmp_path, talking, "refund", ORDERS)
+    cut_off(world)
+    file = world.folder / "graph_config.yaml"
+    file.write_text(file.read_text().replace("tools: [code.refund]", "tools: [{name: code.slow, repeatable: true}]"))
+    with pytest.raises(AssayError, match="the folder holds another run"):
+        world.evaluate()
+
+
 def test_a_record_that_failed_later_is_walked_again_with_the_results_of_its_tools(tmp_path: Path, talking: str) -> None:
     world = World(tmp_path, talking, "unsteady", ["B1", "B1"])
-    assert world.evaluate()["failed"] == 1  # both ask the same, which the server refuses once
+    assert world.evaluate()["failed"] == 2  # both ask the same, which is sent once, and refused
     asked = len(fetched(talking, "/log"))
     assert world.evaluate()["failed"] == 0
-    assert len(fetched(talking, "/log")) == asked + 2 + 1  # the greeting, and the turn that failed
+    assert len(fetched(talking, "/log")) == asked + 2 + 1  # the greeting, and the one turn that failed
     assert world.noted("refunds") == {"B1": 2}  # two records with equal calls: each once
     rerun = World(tmp_path / "rerun", talking, "unsteady", ["B2"], "{name: code.unsteady, on_resume: rerun}")
     assert [rerun.evaluate()["failed"], rerun.evaluate()["failed"]] == [1, 0]
@@ -200,6 +315,22 @@ def test_a_record_is_the_same_when_it_is_read_back() -> None:
     assert repr(outcome.record) == repr({"a": [1, 2], "b": float("nan"), "c": ["x"], "4": 10**30, "half": "\ud800"})
     plain = Outcome({"a": [1, "é", None, {"b": 2.5}]})
     assert kept_record(plain) == (b'{"a":[1,"\xc3\xa9",null,{"b":2.5}]}', plain)
+
+
+def test_a_call_that_was_withdrawn_was_not_begun(tmp_path: Path) -> None:
+    key, other, manifest = b"k" * 16, b"o" * 16, {"spec_digest": "one"}
+    journal = Journal(tmp_path / "responses.jsonl", manifest)
+    for each in (key, other):
+        journal.announce(each, ("agent", 1, 0, "refund", each.decode()))
+    assert len(journal.calls_in_doubt()) == 2
+    journal.withdraw(key)
+    journal.close()
+    again = Journal(tmp_path / "responses.jsonl", manifest)
+    assert [again.has_begun(key), again.has_begun(other)] == [False, True]
+    assert again.calls_in_doubt() == [["agent", 1, 0, "refund", "o" * 16]]
+    again.announce(key, ("agent", 1, 0, "refund", "again"))
+    assert again.has_begun(key)
+    again.close()
 
 
 def test_what_one_run_finished_is_not_taken_by_another(tmp_path: Path) -> None:

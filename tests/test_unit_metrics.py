@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import UnitMetric, UnitMetricRegistry, UnitMetricResult, UnitMetrics, unit_metric
-from assay.compat import HelperCode
-from assay.compat.modules import resolve_dotted
+from assay.compat.modules import HelperCode, resolve_dotted
 from assay.errors import ConfigError, Place
 from assay.graphs.sygra import parse_response_as_json
 from assay.graphs.transforms import CombineRecords, RenameFieldsTransform, SkipRecords

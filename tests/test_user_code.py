@@ -307,7 +307,8 @@ data_config: {{source: {{type: disk, file_path: records.jsonl{transforms}}}}}
 graph_config:
   nodes:
     only: {{node_type: lambda, lambda: steps.step, output_keys: [y]}}
-  edges: [{{from: START, to: only}}, {{from: only, to: END}}]
+    ask: {{node_type: llm, model: {{name: m}}, prompt: [{{user: "{{y}}"}}], output_keys: said}}
+  edges: [{{from: START, to: only}}, {{from: only, to: ask}}, {{from: ask, to: END}}]
 """
 STEPS = """
 import sys
@@ -322,6 +323,10 @@ def step(config, state):
 """
 
 
+def chatting() -> Scripted:
+    return Scripted(generate=lambda *_: "x", chat_template=lambda messages, _: json.dumps(messages, ensure_ascii=False))
+
+
 def graph_beside(tmp_path: Path, write: Write, *, change: str = "return data", step: str = "pass") -> dict[str, Any]:
     """The results of a graph with helper code, and of a healthy task."""
     transforms = ", transformations: [{transform: steps.Change, params: {}}]"
@@ -329,9 +334,8 @@ def graph_beside(tmp_path: Path, write: Write, *, change: str = "return data", s
     graph = write_graph(tmp_path, rows, GRAPH.format(transforms=transforms))
     (graph / "steps.py").write_text(STEPS.format(change=change, step=step))
     folder = write({"fine.yaml": FINE, "d.jsonl": ROWS})
-    model = Scripted(generate=lambda *_: "x")
     return assay.simple_evaluate(
-        model, tasks=[str(graph), "fine"], include_path=str(folder), include_defaults=False, bootstrap_iters=0
+        chatting(), tasks=[str(graph), "fine"], include_path=str(folder), include_defaults=False, bootstrap_iters=0
     )
 
 
@@ -426,7 +430,7 @@ def test_half_a_character_in_a_prompt_of_a_graph_fails_its_record_alone(tmp_path
     steps = "def odd(config, state):\n    return {**state, 'y': 'x\\ud800' if state['x'] == 1 else 'x'}\n"
     folder = write_graph(tmp_path, [{"x": n} for n in range(3)], graph, steps=steps)
     results = assay.simple_evaluate(
-        Scripted(generate=lambda *_: "x", chat_template=lambda messages, _: json.dumps(messages, ensure_ascii=False)),
+        chatting(),
         tasks=[str(folder)],
         output_path=str(tmp_path / "run"),
     )
@@ -449,7 +453,7 @@ def test_half_a_character_in_a_report_is_written_as_its_number(tmp_path: Path) -
     post = "graph_post_process: [{processor: steps.Half}, {processor: steps.Raises}]\n"
     folder = write_graph(tmp_path, [{"q": "a"}], GRAPH.format(transforms="") + post, steps=steps)
     results = assay.simple_evaluate(
-        Scripted(generate=lambda *_: "x", chat_template=lambda messages, _: json.dumps(messages, ensure_ascii=False)),
+        chatting(),
         tasks=[str(folder)],
         output_path=str(tmp_path / "run"),
     )

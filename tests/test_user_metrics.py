@@ -129,6 +129,12 @@ def test_with_compat_all_repeats_come_in_one_call_as_in_lm_eval(
     assert row(generate(tmp_path, [["a", "b"]], ["a"], yaml, compat=compat)) == {"same": expected}
 
 
+def test_a_signature_that_lm_eval_could_not_call_is_called_by_ours_with_compat_too(tmp_path: Path) -> None:
+    own(tmp_path, "def same(reference, predictions):\n    return float([reference] == predictions)\n")
+    yaml = "metric_list: [{metric: !function own.same, aggregation: mean}]\n"
+    assert row(generate(tmp_path, ["a", "b"], ["a", "a"], yaml, compat="lm-eval")) == {"same": 0.5}
+
+
 def test_a_registered_metric_is_called_by_the_same_convention(tmp_path: Path) -> None:
     @assay.metric("nearest_length")
     def nearest_length(reference: str, prediction: str, *, scale: float = 1.0) -> float:

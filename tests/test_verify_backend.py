@@ -1,9 +1,11 @@
 """Two backends asked the same: what `assay verify-backend` finds, against what was put there."""
 
+import hashlib
 import json
 import math
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED
 from assay.report.comparison_text import verification_json, verification_text
 from run_world import COLOURS, REQUESTS, SUMS, RecordingModel, journal
-from serving import TRUTH, Servers
+from serving import TRUTH, Arrived, Servers, loopback
 
 FLOAT32 = PRECISIONS["float32"]
 Assay = Callable[..., Any]
@@ -301,6 +303,88 @@ def test_the_second_model_is_asked_the_prompts_of_the_first(tasks: Path) -> None
     assert asked == [f"{question}!" for question in SUMS]
     assert [each for each in collected if each in SUMS] == list(SUMS)  # each once: what was made for A is sent to B
     assert "prompts were made with A's chat template" in verification_text(comparison)
+
+
+def rendered(messages: list[dict[str, Any]], opened: bool) -> str:
+    """A chat template; the server has the same."""
+    turns = "".join(f"[{message['role']}] {message['content']}\n" for message in messages)
+    return turns + ("[assistant] " if opened else "")
+
+
+def continued(prompt: str) -> tuple[str, str]:
+    """What the weights make of a rendered prompt: reasoning and an answer, different for every prompt."""
+    marks = hashlib.sha256(prompt.encode()).hexdigest()
+    return f"I think {marks[:6]}", f"It is {marks[6:12]}"
+
+
+@contextmanager
+def chat_server(change: Callable[[str, str], tuple[str, str]] = lambda *said: said) -> Iterator[tuple[str, list[Any]]]:
+    """A chat server of the same weights and template, which keeps the reasoning apart as vLLM's parser does."""
+
+    def answer(arrived: Arrived) -> Any:
+        body = json.loads(arrived.body or b"{}")
+        if "messages" not in body:
+            return {"data": []}
+        thought, said = change(*continued(rendered(body["messages"], True)))
+        message = {
+            "role": "assistant",
+            "content": f"\n\n{said}" if said else None,
+            "reasoning_content": f"\n{thought}\n",
+        }
+        reason = "stop" if said else "length"
+        return {"choices": [{"index": 0, "message": message, "finish_reason": reason}], "model": "m"}
+
+    with loopback(answer) as (url, arrived):
+        yield f"openai-chat,model=m,base_url={url},max_retries=1", arrived
+
+
+def weights(prompt: str, params: Any = None, repeat: int = 0) -> str:
+    thought, said = continued(prompt)
+    return f"<think>\n{thought}\n</think>\n\n{said}"
+
+
+CHAT: dict[str, Any] = {
+    "tasks": ("sums",), "apply_chat_template": True, "num_fewshot": 1, "system_instruction": "Be brief.",
+    "gen_kwargs": {"until": ["STOP"]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_model_and_a_chat_server_of_the_same_weights_are_the_same(tasks: Path, is_first: bool) -> None:
+    """The server takes messages: what the template made of them would be one message of the user."""
+    with chat_server() as (server, arrived):
+        pair = (Scripted(generate=weights, chat_template=rendered), server)
+        comparison = compared(tasks, *(pair if is_first else pair[::-1]), **CHAT)
+    answers = comparison.answers
+    assert (answers.compared["generate"], answers.divergences, comparison.verdict) == (5, [], "same")
+    bodies = [json.loads(each.body)["messages"] for each in arrived if b"Be brief" in each.body]
+    assert len(bodies) == 5
+    assert all([message["role"] for message in body] == ["system", "user", "assistant", "user"] for body in bodies)
+    text = verification_text(comparison)
+    assert "each applied its own chat template" in text
+    assert "A's chat template" not in text
+
+
+def test_reasoning_is_compared_with_reasoning_and_an_answer_with_an_answer(tasks: Path) -> None:
+    def other_answer(thought: str, said: str) -> tuple[str, str]:
+        return thought, said.replace("It is", "It was")
+
+    def other_thought(thought: str, said: str) -> tuple[str, str]:
+        return thought.replace("I think", "I say"), said
+
+    local = Scripted(generate=weights, chat_template=rendered)
+    for change, part, characters in ((other_answer, "answer", 3), (other_thought, "reasoning", 2)):
+        with chat_server(change) as (server, _):
+            divergences = compared(tasks, local, server, **CHAT).answers.divergences
+        assert {(each.part, each.characters) for each in divergences} == {(part, characters)}
+        assert len(divergences) == 5
+
+
+def test_reasoning_that_neither_of_the_two_ended_is_equal(tasks: Path) -> None:
+    """The template opened the reasoning: the text has no tag at all."""
+    local = Scripted(generate=lambda prompt, params, repeat: continued(prompt)[0], chat_template=rendered)
+    with chat_server(lambda thought, said: (thought, "")) as (server, _):
+        assert compared(tasks, local, server, **CHAT).answers.divergences == []
 
 
 def test_a_template_that_is_named_is_one_of_the_first_model_alone(tasks: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -34,8 +35,10 @@ from assay.runs.folder import write_json
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.viewer.app import make_app, server_config
 from assay.viewer.compare_page import round_robin
 from assay.viewer.distributions import score_bins, slice_intervals
+from assay.viewer.events import StreamServer
 from assay.viewer.graph_page import NodeVisits, _count_visits
 from assay.viewer.guard import HEADERS, RequestGuard, allowed_hosts, is_loopback
 from assay.viewer.query import OPERATORS, Condition, SampleQuery, read_query
@@ -631,7 +634,7 @@ def test_a_damaged_file_of_samples_is_reported_and_the_server_keeps_running(runs
     (tmp_path / "runs/first/samples/sums.parquet").write_bytes(b"PAR1 this is none PAR1")
     with serving(tmp_path / "runs") as at:
         status, text, headers = fetched(at, "/task", run="first", task="sums")
-        assert status == 500
+        assert status == 404
         assert "the samples cannot be read" in text
         assert headers["x-content-type-options"] == "nosniff"
         assert fetched(at, "/task", run="first", task="colours")[0] == 200
@@ -791,6 +794,43 @@ def test_other_machines_are_allowed_only_with_allow_remote(runs: Path, tmp_path:
     assert "other machines can read everything" in ended.stderr
     with serving(runs, "--host", "0.0.0.0", "--allow_remote") as at:
         assert at.startswith("http://0.0.0.0:")
+
+
+def test_a_request_that_does_not_come_to_its_end_is_given_up(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a connection that sends nothing, half a head, half a second one, or half a form: each is answered 408 or closed."""
+    monkeypatch.setattr("assay.viewer.deadline.SECONDS", 0.3)
+    whole = b"HEAD /static/view.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    beginnings = {
+        "nothing": b"", "half a head": whole[:20], "half a second head": whole,
+        "half a form": b"POST /label HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nab",
+        "half a body that nobody reads": whole.replace(b"\r\n\r\n", b"\r\nContent-Length: 99\r\n\r\nab"),
+    }  # fmt: skip
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        server = StreamServer(server_config(make_app(runs)), bool)
+        serving_thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        serving_thread.start()
+        try:
+            opened = {name: socket.create_connection(listening.getsockname(), 30) for name in beginnings}
+            for name, connection in opened.items():
+                connection.sendall(beginnings[name])
+            assert opened["half a second head"].recv(4096).startswith(b"HTTP/1.1 200 ")
+            opened["half a second head"].sendall(whole[:20])
+            answers = {name: read_to_end(connection)[:12] for name, connection in opened.items()}
+        finally:
+            server.should_exit = True
+            serving_thread.join(30)
+    assert answers == {
+        "nothing": b"HTTP/1.1 408", "half a head": b"HTTP/1.1 408", "half a second head": b"HTTP/1.1 408",
+        "half a form": b"HTTP/1.1 405", "half a body that nobody reads": b"HTTP/1.1 200",
+    }  # fmt: skip
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    """All that a server sends until it closes the connection."""
+    with connection:
+        return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def test_keys_are_shown_nowhere(address: str, tmp_path: Path) -> None:

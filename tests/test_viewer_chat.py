@@ -10,8 +10,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tools.get_browser import NONE, find_browser
 
+import hostile_answers
 from assay.cli import main
 from assay.records import FilterScores, Generate, Message, Sample, TextPart
 from assay.runs.samples.reader import SampleFile
@@ -22,7 +25,7 @@ from assay.viewer.markup import ATTRIBUTES, MAX_RENDERED, TAGS, formula, rendere
 from assay.viewer.sample_page import sample_view
 from chat_world import write_chat_runs, write_judged_graph
 from test_viewer import text_of
-from viewer_world import HOSTILE, fetched, serving
+from viewer_world import HOSTILE, fetched, read_pages, serving
 
 pytestmark = pytest.mark.xdist_group("viewer")
 AGENT = "eval.question_answering.simpleqa"
@@ -212,8 +215,109 @@ def test_formulas_become_mathml_of_known_elements_alone() -> None:
         '<math display="inline"><mfrac><mn>1</mn><mn>2</mn></mfrac></math>'
     )
     assert formula(r"\text{<b>}") == '<math display="inline"><mrow><mtext>&lt;b&gt;</mtext></mrow></math>'
-    for broken in (r"\frac", "{" * 900, "^", r"\begin{matrix}1"):
-        assert formula(broken).startswith('<span class="formula inline">')
+    for broken in (r"\frac", "{" * 900, "^", r"\begin{matrix}1", r"\big", r"\Bigl", r"\left", r"\sqrt[", r"\text"):
+        assert formula(broken).startswith('<span class="formula inline">'), broken
+
+
+COMMANDS = [
+    "frac",
+    "sqrt",
+    "sum",
+    "int",
+    "lim",
+    "left",
+    "right",
+    "big",
+    "Big",
+    "bigl",
+    "Biggr",
+    "text",
+    "mathrm",
+    "mathbb",
+    "operatorname",
+    "overline",
+    "underbrace",
+    "overset",
+    "stackrel",
+    "binom",
+    "hline",
+    "begin{matrix}",
+    "end{matrix}",
+    "begin{cases}",
+    "end{cases}",
+    "begin{array}{cc}",
+    "color",
+    "href",
+    "style",
+    "hspace",
+    "limits",
+    "not",
+    "middle",
+    "substack",
+    "tag",
+    "xrightarrow",
+    "hphantom",
+    "mod",
+    "pmod",
+    "choose",
+    "over",
+    "atop",
+    "displaystyle",
+    "prime",
+    "cdots",
+    "infty",
+    "alpha",
+]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(["\\" + name for name in COMMANDS]), st.sampled_from(list("{}[]()^_&|<>'.,-+=1x \\$#%"))
+        ),
+        max_size=12,
+    )
+)
+def test_whatever_a_formula_is_it_is_shown(parts: list[str]) -> None:
+    for text in ("".join(parts), " ".join(parts)):
+        assert formula(text).startswith(("<math", "<span"))
+        assert rendered(f"so ${text}$ and\n\n$$ {text} $$")
+
+
+def test_no_answer_makes_a_page_fail(tmp_path: Path) -> None:
+    """Each is a response, an answer of a filter, and what a judge said; as text and with its markup."""
+    answers = [*HOSTILE, *hostile_answers.HOSTILE.values(), "$\\big$", "$$" + "{" * 900 + "$$", "\\[\\left\\]", "> " * 9_000, "[" * 20_000,
+               "![](" * 3_000, "`" * 20_000, "|a|\n|-|\n" * 2_000, "<think>" * 99, "$" * 5_000]  # fmt: skip
+    deep: object = "x"
+    for _ in range(900):
+        deep = [deep]
+    values = [*answers, {"a": float("nan")}, 10**400, True, None, deep]
+    writer = SampleWriter(tmp_path / "runs/run/samples", "t")
+    for number, text in enumerate(answers):
+        replies = [{"finish": text, "reasoning": text, "usage": [1, 2, 0.5, 1, 0, 0]}] * 2 + [
+            {"verdict": text, "question": text, "role": text}
+        ]
+        sample = Sample(number, {"q": text, "deep": deep}, [Generate(text, {})], deep if number else text, text)
+        scores = [FilterScores("none", values if not number else [text], {"exact_match": 0.0})]
+        writer.add(SampleRecord(sample, [[text, text]], scores, repeats=2, replies=replies))
+    writer.end()
+    writer.place()
+    (tmp_path / "runs/run/manifest.json").write_text(
+        '{"status": "complete", "tasks": {"t": {"size": 9, "repeats": 2}}}'
+    )
+    (tmp_path / "runs/run/results.json").write_text(
+        '{"results": {"t": {"exact_match,none": 0.0}}, "configs": {"t": {}}}'
+    )
+    pages = ["/task?run=run&task=t", "/task?run=run&task=t&page=2&slice=deep", "/task.json?run=run&task=t"]
+    pages += [f"/samples.{kind}?run=run&task=t" for kind in ("csv", "jsonl", "parquet")]
+    pages += [
+        f"/sample{kind}run=run&task=t&doc={number}"
+        for number in range(len(answers))
+        for kind in ("?markup=1&", ".json?")
+    ]
+    pages += ["/sample?run=run&task=t&doc=0", "/sample?run=run&task=t&doc=9"]
+    answered = read_pages(tmp_path / "runs", pages)
+    assert {page: answer.text[-900:] for page, answer in answered.items() if answer.status_code != 200} == {}
 
 
 def test_a_conversation_of_a_megabyte_and_of_attacks_is_a_page(tmp_path: Path) -> None:

@@ -187,6 +187,10 @@ def test_two_people_at_once_lose_nothing_and_their_agreement_is_shown(tmp_path: 
         ({"Cookie": "assay_00000000=x"}, 403),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Origin": "http://[::1"}, 403),
+        ({"Origin": "\xff://\xfe"}, 403),
+        ({"Cookie": "=;;=\x01"}, 403),
         ({"Origin": None}, 403),
         ({"Origin": None, "Sec_Fetch_Site": "cross-site"}, 403),
         ({"Sec_Fetch_Site": "same-site"}, 403),
@@ -241,6 +245,8 @@ def test_a_label_off_the_scale_or_of_no_document_is_refused(
     assert viewer.post("/label", form)[0] == 404
     assert not (runs / "judged/labels.jsonl").exists()
     assert viewer.post("/label", {**form, "note": "x" * 200_000})[0] == 413
+    status, text, _ = viewer.post("/label", {**form, **{f"field{number}": "" for number in range(60)}})
+    assert status == 400 and "a form has at most 50 fields" in text
 
 
 def test_tags_and_a_note_are_a_file_beside_the_run_shown_and_found(

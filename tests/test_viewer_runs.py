@@ -1,29 +1,31 @@
 """Many runs in the viewer: the index in their folder, the list, runs × tasks, a number over time, two numbers."""
 
-import asyncio
 import csv
 import io
 import json
 import math
 import os
+import resource
 import shutil
 import threading
 import time
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 from assay.cli import main
 from assay.records import ScoreKey
-from assay.report.index import INDEX, MIN_RUNS, RunIndex
+from assay.report.index import FEW_RUNS, FORMAT, INDEX, MIN_RUNS, RunIndex
 from assay.runs.folder import write_json
 from assay.runs.results import TaskResult, assay_section, lm_eval_results
 from assay.runs.run import ResultRow
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
-from assay.viewer.app import make_app
+from assay.version import __version__
 from assay.viewer.matrix import best_runs, is_clearly_better
+from viewer_world import read_pages
 
 DAY = 86400.0
 START = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
@@ -61,12 +63,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def page(folder: Path, path: str) -> str:
-    async def fetch() -> httpx.Response:
-        transport = httpx.ASGITransport(make_app(folder), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.get(path)
-
-    answer = asyncio.run(fetch())
+    [answer] = read_pages(folder, [path]).values()
     assert answer.status_code == 200, answer.text[-600:]
     return answer.text
 
@@ -111,13 +108,70 @@ def test_a_run_counts_over_its_entry_in_the_index(runs: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("damage", ["", "{}", "no json", '{"format": 1}\n[]', "cut"])
+@pytest.mark.parametrize(
+    "damage",
+    ["", "{}", "[]", "7", "no json", '{"format": 1}\n[]', "cut", f'{{"format": {FORMAT}, "version": "{__version__}", "bytes": 1e99}}',
+     f'{{"format": {FORMAT}, "version": "{__version__}", "bytes": {10**18}, "crc32": 0}}\n[]',
+     f'{{"format": {FORMAT}, "version": "{__version__}", "bytes": -1, "crc32": 0}}\n[]'],
+)  # fmt: skip
 def test_a_damaged_index_is_rebuilt(runs: Path, damage: str) -> None:
     RunIndex(runs).refresh()
     whole = (runs / INDEX).read_bytes()
     (runs / INDEX).write_bytes(whole[: len(whole) // 3] if damage == "cut" else damage.encode())
     assert len(RunIndex(runs).refresh()) == MIN_RUNS + 5
     assert (runs / INDEX).read_bytes()[:10] == whole[:10]
+
+
+MANY_RUNS_PAGES = ("/", "/matrix", "/trend.json?task=a")
+
+
+def test_whatever_byte_of_the_index_is_damaged_every_page_has_the_numbers_of_the_runs(runs: Path) -> None:
+    RunIndex(runs).refresh()
+    whole = (runs / INDEX).read_bytes()
+    expected = {path: page(runs, path) for path in MANY_RUNS_PAGES}
+    rows = whole.index(b"\n") + 1 + json.loads(whole.partition(b"\n")[0])["bytes"]
+    damages = {
+        at: whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :] for at in (1, 30, 90, 2000, rows, rows + 400)
+    }
+    for at, damaged in {**damages, "cut": whole[: rows + 300], "cut at its end": whole[:-1]}.items():
+        for path in MANY_RUNS_PAGES:
+            (runs / INDEX).write_bytes(damaged)
+            assert page(runs, path) == expected[path], (at, path)
+
+
+def with_rows(index: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """An index with other rows of its last run, and all checksums right."""
+    first, _, rest = index.partition(b"\n")
+    about = json.loads(first)
+    listed, blobs = json.loads(rest[: about["bytes"]]), rest[about["bytes"] :]
+    last = listed[-1]
+    packed = change(zlib.decompress(blobs[last[3] : last[3] + last[4]]))
+    last[4:] = [len(packed), zlib.crc32(packed)]
+    entries = json.dumps(listed).encode()
+    head = json.dumps({**about, "bytes": len(entries), "crc32": zlib.crc32(entries)}).encode()
+    return head + b"\n" + entries + blobs[: last[3]] + packed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: zlib.compress(b" " * (1 << 27) + rows, 9), lambda rows: b"no zlib", lambda rows: zlib.compress(rows)[:-9],
+        lambda rows: zlib.compress(b"{"), lambda rows: zlib.compress(b"[[1]]"), lambda rows: zlib.compress(b"7"), lambda rows: b"",
+    ],
+    ids=["a bomb", "no zlib", "cut", "no JSON", "a short row", "a number", "nothing"],
+)  # fmt: skip
+def test_rows_of_an_index_that_cannot_be_read_are_read_from_the_run_in_bounded_memory(
+    runs: Path, change: Callable[[bytes], bytes]
+) -> None:
+    RunIndex(runs).refresh()
+    whole = (runs / INDEX).read_bytes()
+    expected = page(runs, "/matrix.csv")
+    (runs / INDEX).write_bytes(with_rows(whole, zlib.compress))
+    assert page(runs, "/matrix.csv") == expected  # the helper of this test writes a valid index
+    (runs / INDEX).write_bytes(with_rows(whole, change))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert page(runs, "/matrix.csv") == expected
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB; the bomb has 134 MB
 
 
 def test_a_folder_that_cannot_be_written_has_its_index_in_the_cache(
@@ -155,14 +209,38 @@ def test_few_runs_leave_no_file_in_the_folder(tmp_path: Path) -> None:
     assert not (tmp_path / INDEX).exists()
 
 
-def test_runs_are_read_in_steps(runs: Path) -> None:
+def test_some_runs_are_listed_at_once_however_busy_the_machine_is(runs: Path) -> None:
     index = RunIndex(runs)
-    first = index.refresh(0.0)
-    assert len(first) + index.pending == MIN_RUNS + 5
-    assert index.pending > 0
-    while index.pending:
-        entries = index.refresh(0.05)
-    assert len(entries) == MIN_RUNS + 5
+    assert len(index.refresh(0.0)) == MIN_RUNS + 5
+    assert index.pending == 0
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """More runs than are read at once."""
+    for number in range(FEW_RUNS + 5):
+        write_run(tmp_path / f"run-{number:03}", {"a": 0.5}, day=number)
+    return tmp_path
+
+
+def test_many_runs_are_read_in_steps(many: Path) -> None:
+    index = RunIndex(many)
+    assert (len(index.refresh(0.0)), index.pending) == (FEW_RUNS, 5)
+    assert (len(index.refresh(0.0)), index.pending) == (FEW_RUNS + 5, 0)
+
+
+def test_a_page_says_that_runs_are_missing_and_a_file_for_programs_has_them_all(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.viewer.library.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("assay.viewer.library.RunLibrary._read_rest", lambda library: None)
+    assert "5 more runs are being read" in page(many, "/")
+    for path, count in (("/runs.json", lambda text: json.loads(text)["count"]),
+                        ("/matrix.json", lambda text: len(json.loads(text)["numbers"])),
+                        ("/matrix.csv", lambda text: text.count("\n") - 1),
+                        ("/trend.csv?task=a", lambda text: text.count("\n") - 1)):  # fmt: skip
+        (many / INDEX).unlink(missing_ok=True)
+        assert count(page(many, path)) == FEW_RUNS + 5, path
 
 
 def test_the_command_lists_the_same_with_and_without_an_index(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

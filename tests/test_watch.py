@@ -17,6 +17,7 @@ from assay.comparison.series import decide_next
 from assay.fleet.watch import Checkpoint, WatchOptions, find_checkpoints, why_not_ready
 from checkpoint_world import NOISE, TASK, checkpoint, value
 from compared_world import make_run, write_tasks
+from run_world import start
 
 SHORT = ("--model", "embedded", "--tasks", TASK, "--limit", "24", "--stable", "0.2s")
 
@@ -284,11 +285,10 @@ def test_a_watch_that_is_killed_continues_while_checkpoints_are_written(models: 
 @pytest.mark.process
 def test_ctrl_c_ends_a_watch_with_its_table(models: Path, tmp_path: Path) -> None:
     out = train(tmp_path / "out", models, step_1="good")
-    arguments = [sys.executable, "-m", "assay", "watch", str(out), *SHORT, "-o", str(tmp_path / "runs")]
-    started = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    started = start("-m", "assay", "watch", out, *SHORT, "-o", tmp_path / "runs", cwd=tmp_path)
     until(lambda: (tmp_path / "runs/checkpoints.json").exists())
     started.send_signal(signal.SIGINT)
-    said, err = started.communicate(timeout=30)
+    said, err = started.communicate(timeout=60)
     assert started.returncode == 130
     assert "|step-1 " in said
     assert "stopped; continue with: " in err

@@ -12,12 +12,12 @@ from aiohttp import web
 class Truth:
     """The model of a folder, answering completions as the protocol has it."""
 
-    def __init__(self, folder: str, is_sglang: bool = False) -> None:
+    def __init__(self, folder: str, is_sglang: bool = False, has_no_bos: bool = False) -> None:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         self.torch: Any = torch
-        self.is_sglang = is_sglang
+        self.is_sglang, self.has_no_bos = is_sglang, has_no_bos
         self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         self.words: Any = AutoTokenizer.from_pretrained(folder)
 
@@ -66,7 +66,7 @@ class Truth:
 
     async def tokenize(self, request: web.Request) -> web.Response:
         body = await request.json()
-        before = [self.words.bos_token_id] if body["add_special_tokens"] else []
+        before = [self.words.bos_token_id] if body["add_special_tokens"] and not self.has_no_bos else []
         tokens = before + self.words.encode(body["prompt"], add_special_tokens=False)
         return web.json_response({"tokens": tokens, "count": len(tokens), "max_model_len": 1024})
 
@@ -101,7 +101,7 @@ async def models(_: web.Request) -> web.Response:
 
 if __name__ == "__main__":
     app = web.Application(client_max_size=1 << 26)
-    truth = Truth(sys.argv[2], "sglang" in sys.argv[3:])
+    truth = Truth(sys.argv[2], "sglang" in sys.argv[3:], "no_bos" in sys.argv[3:])
     if truth.is_sglang:
         app.add_routes([web.post("/generate", truth.generate)])
     app.add_routes([web.post("/v1/completions", truth.complete), web.post("/tokenize", truth.tokenize)])

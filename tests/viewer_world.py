@@ -1,5 +1,6 @@
 """Runs for the tests of the viewer: numbers that can be worked out by hand, texts that attack, and a server over them."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
+import httpx
+
 from assay import simple_evaluate
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample, ScoreKey
@@ -19,6 +22,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
+from assay.viewer.app import make_app
 
 SUMS, COLOURS = 60, 20
 """Documents. In the first run every 5th sum is wrong, in the second the one after it, too; every 4th colour is."""
@@ -188,6 +192,17 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
     finally:
         server.terminate()
         server.communicate(timeout=20)
+
+
+def read_pages(folder: Path, pages: Sequence[str]) -> dict[str, httpx.Response]:
+    """The answers of a viewer over a folder, in this process, to one request after the other."""
+
+    async def read() -> dict[str, httpx.Response]:
+        transport = httpx.ASGITransport(make_app(folder), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as client:
+            return {page: await client.get(page) for page in pages}
+
+    return asyncio.run(read())
 
 
 def fetched(

@@ -24,6 +24,8 @@ RUNS = {
     "indices": {"tasks": ["indices", "indices_first"]},
     "part": {"tasks": ["shots"], "samples": {"shots": [4, 6]}},
     "codes": {"tasks": ["codes"]},
+    "instructed": {"tasks": ["plain", "described"], "system_instruction": "Be brief."},
+    "rolling": {"tasks": ["texts"], "num_fewshot": 1},
 }
 
 
@@ -49,7 +51,7 @@ def main() -> None:
             ]
             for task, samples in results["samples"].items()
         }
-        kept = {"options": options, "results": results["results"], "asked": asked}
+        kept = {"options": options, "results": results["results"], "n-shot": results["n-shot"], "asked": asked}
         (FOLDER / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -1,7 +1,7 @@
 """Have lm-eval run its tasks on the data in tests/golden, and keep what it asked and found (tests/golden/README.md).
 
 usage: PYTHON tools/make_golden.py NAME..., with a PYTHON of an environment with lm_eval==0.4.13 and what its tasks import.
-A NAME is a task, or TASK__VARIANT with one of VARIANTS.
+A NAME is a task, or TASK__VARIANT with one of VARIANTS. Metrics of `evaluate` are those of a clone of its repository, $EVALUATE.
 """
 
 import json
@@ -23,6 +23,13 @@ def main(names: list[str]) -> None:
     import datasets
 
     datasets.load_dataset = load_here
+    if "EVALUATE" in os.environ:
+        import evaluate
+
+        load_metric = evaluate.load
+        evaluate.load = lambda name, *args, **kwargs: load_metric(
+            f"{os.environ['EVALUATE']}/metrics/{name}", *args, **kwargs
+        )
     for name in names:
         task, _, variant = name.partition("__")
         kept = evaluated(task, VARIANTS.get(variant, {}))

@@ -23,11 +23,11 @@ WIDTH = 120
 TYPES = {"assay.models.protocol": "AnyModel"}
 LEADING = {
     "simple_evaluate": (
-        'model: "AnyModel | str"', "model_args", "tasks: Tasks = None", "*", 'task_manager: "TaskManager | None" = None',
+        'model: "AnyModel | str | None"', "model_args", "tasks: Tasks = None", "*", 'task_manager: "TaskManager | None" = None',
         "evaluation_tracker: object = None",
     ),
     "run": (
-        'model: "AnyModel | str"', "model_args", "tasks: Tasks = None", "*", 'task_manager: "TaskManager | None" = None',
+        'model: "AnyModel | str | None"', "model_args", "tasks: Tasks = None", "*", 'task_manager: "TaskManager | None" = None',
         "progress: bool = True",
     ),
     "evaluate": ('lm: "AnyModel"', "task_dict: Mapping[str, Any]", "*", "model_args"),

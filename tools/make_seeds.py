@@ -31,7 +31,7 @@ BLOCKS = """
 Every Python and YAML block and every command of the documents is run as it is written there: `tests/seeds` has copies, which a test
 compares with the documents where these are beside the checkout. Python follows the imports and the six undefined names of
 `tests/seeds/prelude.py`. Where a document leaves something out, its test says what it puts there. `from lm_eval …` in a script
-outside helper code comes with step 8.
+outside helper code works with the package assay-lm-eval ([migrating](migrating.md)).
 
 | block | begins | run by |
 |---|---|---|

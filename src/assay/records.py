@@ -5,6 +5,7 @@ Those created for every request are named tuples, the cheapest to create: a run 
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import is_
@@ -369,13 +370,14 @@ Request = Generate | Loglikelihood | Rolling
 
 class Call(NamedTuple):
     """A call of user code that waits: an async function, or a blocking one in a thread, for at most so many `seconds`. One with
-    an `identity` is journaled; begun and not finished, it is only begun again if it is `repeatable`."""
+    an `identity` is journaled; begun and not finished, it is only begun again if it is `repeatable`. It runs in its `context`."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     identity: tuple[str | int, ...] = ()
     repeatable: bool = False
     seconds: float | None = None
+    context: Context | None = None
 
 
 def arguments(request: Request) -> tuple[Any, ...]:
@@ -406,6 +408,10 @@ class Usage(NamedTuple):
 
 UNFINISHED = "thinking"
 """Finish reason of a text that ended while the model was still thinking: there is no answer."""
+UNREPORTED = "unreported"
+"""Finish reason of a text for whose end the server gave none."""
+USUAL_FINISHES = frozenset(("stop", "length", "tool_calls", UNFINISHED))
+"""Finish reasons of answers that ended as answers do; every other one is counted."""
 
 
 class Text(NamedTuple):
@@ -420,14 +426,18 @@ class Text(NamedTuple):
 
 
 class Likelihood(NamedTuple):
-    """A log-likelihood; for a continuation also whether each token was the most likely one. `model` as in Text."""
+    """A log-likelihood; for a continuation also whether each token was the most likely one. `model` as in Text. Of one that
+    `is_bound` only that it is not above this value is known."""
 
     value: float
     greedy: bool = False
     usage: Usage | None = None
     model: str = ""
+    is_bound: bool = False
 
 
+NOTHING_MORE = Likelihood(0.0)[2:]
+"""What stands behind value and greediness of most log-likelihoods, which take short ways: no usage, no model, no bound."""
 Trace = Sequence[tuple[str, Sequence[int]]]
 """Graph nodes that a record passed, in order, each with the indices of its responses."""
 

@@ -10,9 +10,11 @@ import sys
 import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
@@ -245,7 +247,14 @@ class Table(MutableMapping[str, M], Generic[M, B]):
             return other if other is not source and _identity(other) != _identity(source) else None
         package = str(getattr(source, "__module__", "")).partition(".")[0]
         plugins = [each for each in self._plugins().get(name, ()) if each is not source]
-        return next((each for each in plugins if each.module.partition(".")[0] != package), None)
+        others = [each for each in plugins if each.module.partition(".")[0] != package]
+        return next((each for each in others if _identity(each) != _identity(source)), None)
+
+    def is_loaded_from(self, name: str, file: Path) -> bool:
+        """Whether a file registered this name, as a plug-in or script: helper code is loaded by each run, which notes its files."""
+        source = self._sources.get(name)
+        is_helper = str(getattr(source, "__module__", "")).startswith(HELPER_MODULE)
+        return not is_helper and file_of(source) == os.path.realpath(file)
 
     def refuse_shape(self, function: UserFunction, supplied: int) -> None:
         """Raise a TypeError if a function cannot take the arguments that it will be called with."""
@@ -335,6 +344,8 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         return problems
 
 
+HELPER_MODULE = "assay_helper_"
+"""The beginning of the names of modules that are loaded as helper code."""
 USED: dict[str, str] = {}
 """Packages whose plug-ins were imported in this process, with versions, for the run's manifest."""
 
@@ -572,9 +583,36 @@ def _plural(kind: str) -> str:
     return kind + "s"
 
 
-def _identity(thing: UserValue) -> tuple[UserValue, UserValue]:
-    """Module and name: a module executed again, or a notebook cell, registers the same objects."""
-    return getattr(thing, "__module__", None), getattr(thing, "__qualname__", id(thing))
+def _identity(thing: UserValue) -> tuple[UserValue, ...]:
+    """File and name: a file that is executed again, as a module, a plug-in, a script, helper code or a cell of a notebook,
+    registers the same objects."""
+    if hasattr(thing, "group") and hasattr(thing, "value"):  # an entry point, which is not imported for this
+        module, _, name = str(thing.value).partition(":")
+        return _file_of_module(module) or module, name
+    if isinstance(thing, partial):
+        return *_identity(thing.func), repr(thing.args), repr(thing.keywords)
+    if is_dataclass(thing) and not isinstance(thing, type):  # a format
+        return type(thing), repr(thing)
+    defined = thing if hasattr(thing, "__qualname__") else type(thing)
+    return file_of(defined) or getattr(defined, "__module__", None), getattr(defined, "__qualname__", None)
+
+
+def file_of(thing: UserValue) -> str | None:
+    """The file in which a class or function is defined, whatever the module is called; None where there is none."""
+    module = sys.modules.get(str(getattr(thing, "__module__", None)))
+    file = getattr(module, "__file__", None)
+    return os.path.realpath(file) if isinstance(file, str) else None
+
+
+def _file_of_module(name: str) -> str | None:
+    """The file of a module that may not be imported yet; packages around it are imported."""
+    if name in sys.modules:
+        file = getattr(sys.modules[name], "__file__", None)
+    else:
+        with suppress(ImportError, ValueError):
+            spec = find_spec(name)
+            file = spec.origin if spec is not None else None
+    return os.path.realpath(file) if isinstance(file, str) else None
 
 
 def _defined(thing: UserValue) -> str:

@@ -1,8 +1,8 @@
 """Call user code: any exception of a user's function or a third-party library becomes one sentence with its location.
 
 `call_user_code` returns a `Failed`; `user_code` is the same as a context manager, for code that yields or awaits, or whose
-caller wants an error. Ctrl-C passes through, and so does cancellation in `async with`. `is_writable` finds text among the
-values of user code, data and models that cannot be written as UTF-8.
+caller wants an error. Ctrl-C passes through, and so does cancellation in `async with`. `is_overridden` says whether user code
+replaces a method. `is_writable` finds text among the values of user code, data and models that cannot be written as UTF-8.
 """
 
 import os
@@ -28,6 +28,8 @@ HALF = "text with half a character (a lone surrogate)"
 TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take."""
 _CAN_ALARM = hasattr(signal, "setitimer")
+MOST_CAUSES = 10
+"""Causes of an error among which an interrupt is looked for: they may be a circle."""
 MOST_WORDS = 300
 """Longest error message that is kept: some libraries put whole documents into theirs."""
 _OWN = f"{Path(__file__).parent}{os.sep}"
@@ -91,10 +93,13 @@ class user_code:  # noqa: N801  # reads as a statement: `with user_code("process
 def explain(place: str, error: BaseException) -> str:
     """Describe an exception of user code: place, type, message, and file and line of the user's frame.
 
-    Ctrl-C is raised again.
+    Ctrl-C is raised again, also where Python has made another error of it: a RuntimeError in `__set_name__`.
     """
-    if isinstance(error, KeyboardInterrupt):
-        raise error
+    cause: BaseException | None = error
+    for _ in range(MOST_CAUSES):
+        if isinstance(cause, KeyboardInterrupt):
+            raise cause
+        cause = cause.__cause__ if cause is not None else None
     before = f"{place}: " if place else ""
     message = _message(error)
     if isinstance(error, SelfExplanatory):
@@ -108,6 +113,18 @@ def explain(place: str, error: BaseException) -> str:
     frame = _user_frame(error)
     where = f" ({Path(frame[0]).name}:{frame[1]})" if frame is not None else ""
     return f"{before}{named}{fix}{where}"
+
+
+def is_overridden(owner: object, method: str, base: type) -> bool:
+    """Whether a method of an object is not the one of `base`: a subclass defines it, or it was set on the object itself.
+
+    >>> class Shape:
+    ...     def area(self): return 0
+    >>> square = Shape(); square.area = lambda: 4
+    >>> is_overridden(square, "area", Shape), is_overridden(Shape(), "area", Shape)
+    (True, False)
+    """
+    return method in getattr(owner, "__dict__", ()) or getattr(type(owner), method, None) is not getattr(base, method)
 
 
 def words(error: BaseException) -> str:

@@ -15,7 +15,8 @@ LEFT_OUT = frozenset(
     ("date", "start_time", "end_time", "total_evaluation_time_seconds", "created", "finished",  # when a command was run
      "seconds", "tries", "retries",  # how long an answer took, and at which try it came
      "sent", "known",  # of its requests, how many the last command sent and how many it found in the journal
-     "crc32", "checksums")  # of files that hold such values
+     "crc32", "checksums",  # of files that hold such values
+     "was_cut_off")  # a command of the run was killed: what it asked last is not known, and usage says "at least"
 )  # fmt: skip
 """Keys whose values two equal runs may differ in, in results.json, manifest.json, and the header of a journal; of usage, in journals
 and in samples. Besides: the order of lines in a journal, their checksums, and lines of failures that were asked again with success; the time in the names of a graph's files, the times in a
@@ -81,7 +82,7 @@ def _dumped(value: Any) -> bytes:
 
 def without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: None if key in LEFT_OUT else without_times(each) for key, each in value.items()}
+        return {key: without_times(each) for key, each in value.items() if key not in LEFT_OUT}
     return [without_times(each) for each in value] if isinstance(value, list) else value
 
 

@@ -57,6 +57,10 @@ def _entry(path: str, merged: MergedFile) -> CatalogEntry:
     )
 
 
+MISSPELLED_KIND = ("misspelled kind",)
+"""The cause of a problem with the key that says of which kind a file is."""
+
+
 def _file_stem(path: str) -> str:
     return path.rpartition("/")[2].rpartition(".")[0]
 
@@ -72,7 +76,8 @@ def kind_of(fields: Fields, path: str | None = None) -> Kind:
 
     A file whose name comes only from an include is a template; lm-eval takes it for the included task.
     """
-    if "class" in fields or is_legacy_task(fields):
+    is_of_members = "group" in fields and not isinstance(fields.get("task"), str)  # a class is their default
+    if ("class" in fields and not is_of_members) or is_legacy_task(fields):
         return "task"
     if kind_key(fields) is not None:
         return "task" if fields.get("task") is not None else "graph"
@@ -112,6 +117,9 @@ def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
 def _find_problems(fields: Fields, path: str | None) -> list[Problem]:
     problems: list[Problem] = []
     kind, key = kind_of(fields, path), kind_key(fields)
+    misspelled = _misspelled_kind(fields) if key is None else None
+    if misspelled is not None:  # its other keys are not those of a plain task
+        return [misspelled]
     if key is not None:
         KINDS[key].read(fields, problems)
     elif kind == "task":
@@ -210,15 +218,28 @@ def _check_member(member: Fields, group: Fields, number: int, problems: list[Pro
         problems.append(Problem(group.place("task", number), "a member needs `task` or `group`", fix))
 
 
-def _check_template(fields: Fields, problems: list[Problem]) -> None:
-    """Check a file that is neither task nor group: it may be a task with a misspelled first key."""
+def _misspelled_kind(fields: Fields) -> Problem | None:
+    """The slip in the key that would mark a file as one of KINDS: known by its other keys, or by what is below it."""
     for marking in KINDS:
-        alike = [key for key in fields if nearest(str(key), [marking])]
+        alike = [key for key in fields if key not in TASK_KEYS and nearest(str(key), [marking])]
         keys = yaml_keys(KINDS[marking].config) if alike else ()
         unknown = next((key for key in alike if key not in keys), None)
-        if unknown is not None and any(key in fields for key in KINDS[marking].hint_keys):
-            what = f"unknown key {unknown!r}"
-            problems.append(Problem(fields.place(unknown, key=True), what, f"did you mean {marking!r}?"))
+        if unknown is not None and (
+            isinstance(fields[unknown], Mapping) or any(key in fields for key in KINDS[marking].hint_keys)
+        ):
+            fix = f"did you mean {marking!r}?"
+            return Problem(fields.place(unknown, key=True), f"unknown key {unknown!r}", fix, cause=MISSPELLED_KIND)
+    return None
+
+
+def without_followers(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems without those of files whose kind is misspelled: the other keys were read as those of another kind."""
+    files = {problem.place.file for problem in problems if problem.cause == MISSPELLED_KIND}
+    return [each for each in problems if each.cause == MISSPELLED_KIND or each.place.file not in files]
+
+
+def _check_template(fields: Fields, problems: list[Problem]) -> None:
+    """Check a file that is neither task nor group: it may be a task with a misspelled first key."""
     near = [
         key for key in fields if key not in TASK_KEYS and any(nearest(str(key), [kind]) for kind in ("task", "group"))
     ]

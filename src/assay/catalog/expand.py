@@ -17,9 +17,9 @@ ALIASES = ("task_alias", "group_alias")
 """Keys that change how a thing is shown, not what it is."""
 MAX_GROUP_DEPTH = 64
 INVALID_CONDITION = "its condition is invalid"
-DEFAULT_KEYS = tuple(key for key in TASK_KEYS if key not in (*GROUP_KEYS, "tag", "task_alias", "class"))
+DEFAULT_KEYS = tuple(key for key in TASK_KEYS if key not in (*GROUP_KEYS, "tag", "task_alias"))
 """The keys that tasks inherit from a group, or from a list that mentions one."""
-OVERRIDE_KEYS = tuple(key for key in TASK_KEYS if key not in ("task", "tag", "class"))
+OVERRIDE_KEYS = tuple(key for key in TASK_KEYS if key not in ("task", "tag"))
 """The keys of a task that a list may override."""
 
 GroupTrail = tuple[str, ...]
@@ -178,7 +178,8 @@ class Expander:
         if "group" in fields and not is_legacy_task(fields):
             return self._group(str(fields["group"]), fields, settings, (), registered=False)
         reference = MemberReference(str(fields["task"]), fields.place("task"), fields)
-        if reference.base in self.index.named and not any(key in fields for key in DEFINING_KEYS):
+        is_known = reference.base in self.index.named or reference.base in self.index.tags
+        if is_known and not any(key in fields for key in DEFINING_KEYS if key != "class"):
             return self.named(reference, settings)
         return self._inline_task(reference, "", settings)
 

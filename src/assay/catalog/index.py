@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from assay.catalog.cache import read_cached, stamp_files, write_cached
+from assay.catalog.cache import code_key, read_cached, write_cached
 from assay.catalog.roots import Root
 from assay.config.fields import Fields
 from assay.config.source import DIGEST_LENGTH, digest
@@ -171,7 +171,7 @@ class Snapshot:
 
 def load_snapshot(root: Root) -> Snapshot | None:
     """Load the snapshot of a root; None where there is no valid one."""
-    body = read_cached(_cache_name(root), _code_stamp())
+    body = read_cached(_cache_name(root))
     if body is None:
         return None
     front, digests, made_from = body.split(b"\n")
@@ -180,17 +180,14 @@ def load_snapshot(root: Root) -> Snapshot | None:
 
 def save_snapshot(root: Root, snapshot: Snapshot) -> None:
     front = json.dumps(_pack(snapshot, root), separators=(",", ":")).encode()
-    write_cached(_cache_name(root), _code_stamp(), b"\n".join([front, snapshot.digests.encode(), snapshot.made_from]))
+    write_cached(_cache_name(root), b"\n".join([front, snapshot.digests.encode(), snapshot.made_from]))
 
 
 def _cache_name(root: Root) -> str:
-    return digest(json.dumps([root.path, root.lenient, root.deep]).encode()) + ".json"
-
-
-def _code_stamp() -> str:
-    """Changes whenever the code that builds or checks entries changes, so that no index outlives its rules."""
+    """The root with the code that builds and checks entries: no index outlives its rules, and other rules have another one."""
     here = os.path.dirname(__file__)  # noqa: PTH120  # on the way of every command
-    return stamp_files(*sorted(entry.path for folder in (here, f"{here}/../config") for entry in os.scandir(folder)))
+    rules = code_key(here, f"{here}/../config")
+    return digest(json.dumps([root.path, root.lenient, root.deep, rules]).encode()) + ".json"
 
 
 def _pack(snapshot: Snapshot, root: Root) -> list[JSON]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.catalog.cache import read_cached, stamp_files, write_cached
+from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ class Root:
 PLUGIN_GROUP = "assay.tasks"
 BUNDLED = "bundled"
 FOLDER_VARIABLE = "ASSAY_TASKS_DIR"
-CACHE_NAME = "installed.json"
 
 
 def all_roots(include_path: IncludePath, *, include_defaults: bool, lenient: bool) -> list[Root]:
@@ -98,12 +98,13 @@ def installed_folders() -> list[tuple[str, str]]:
 
     Cached until a package is installed or removed.
     """
-    stamp = stamp_files(__file__, str(fetched_tasks().parent), *sys.path)
-    body = read_cached(CACHE_NAME, stamp)
+    searched = (__file__, str(fetched_tasks().parent), *sys.path)
+    name, stamp = f"installed-{digest(repr(searched).encode())}.json", stamp_files(*searched)
+    body = read_cached(name, stamp)
     if body is not None:
         return [(origin, folder) for origin, folder in json.loads(body)]
     folders = list(_find_installed())
-    write_cached(CACHE_NAME, stamp, json.dumps(folders).encode())
+    write_cached(name, json.dumps(folders).encode(), stamp)
     return folders
 
 

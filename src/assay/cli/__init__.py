@@ -8,10 +8,10 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from assay.ahead import is_working_ahead
@@ -111,6 +111,10 @@ class Parser(argparse.ArgumentParser):
         parsers = (self, *_below(self))
         options = [name for each in parsers for name in each._option_string_actions if name.startswith("--")]
         wrong = [each.partition("=")[0] for each in unknown if each.startswith("-")] or unknown
+        if not wrong[0].startswith("-") and "--tasks" in options:
+            self.say(
+                f"unknown argument {wrong[0]}", f"tasks are named behind --tasks: `{self.prog} --tasks {wrong[0]}`"
+            )
         meant = "--" + wrong[0][2:].replace("-", "_") if wrong[0].startswith("--") else wrong[0]
         self.say(f"unknown argument {wrong[0]}", _suggestion(meant, options))
 
@@ -161,20 +165,35 @@ def _below(command: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 with problems, 2 refused."""
-    try:
+    return run_program(lambda: _main(argv), is_whole_process=argv is None)
+
+
+def run_program(command: Callable[[], int], *, is_whole_process: bool) -> int:
+    """Return the exit code of a command; of one that a signal stopped, that of the signal, whatever became of it on its way.
+
+    Python makes a RuntimeError of one that arrives in `__set_name__`, and some libraries catch everything while they are imported.
+    """
+    code: int | None = None
+    with ExitStack() as outcome:
+        outcome.push(_is_stop)
         with _stopping_signals():
-            code = _main(argv)
-    except KeyboardInterrupt:  # while commands are still being imported
+            code = command()
+    if _stopped_by or code is None:
         code = interrupted_code()
     is_loading = (
-        argv is None and is_working_ahead()
-    )  # Python's own end aborts the process in the middle of some libraries
+        is_whole_process and is_working_ahead()
+    )  # in the middle of some libraries Python's own end aborts the process
     if _stopped_by or is_loading:  # at its end Python would wait for threads, and take a second signal by default
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _is_stop(kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:  # noqa: ARG001
+    """Whether an error is what became of an interrupt."""
+    return kind is not None and (bool(_stopped_by) or issubclass(kind, KeyboardInterrupt))
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -227,10 +246,18 @@ def interrupted_code() -> int:
     return 128 + (_stopped_by[0] if _stopped_by else signal.SIGINT)
 
 
+def _interrupt(number: int) -> None:
+    """Raise KeyboardInterrupt, in a run as soon as no tool call would be cut off."""
+    interrupts = sys.modules.get("assay.engine.interrupts")  # a command that asks nothing never imports it
+    if interrupts is None:
+        raise KeyboardInterrupt
+    interrupts.interrupt(number)
+
+
 @contextmanager
 def _stopping_signals() -> Iterator[None]:
-    """Stop at SIGTERM as at Ctrl-C: what was answered is written, and status and exit code say so. A second signal ends the
-    process at once. Signals that are ignored, as after nohup, stay so."""
+    """Stop at SIGTERM as at Ctrl-C: what was answered is written, tools that were begun are waited for, and status and exit code
+    say so. A second signal ends the process at once. Signals that are ignored, as after nohup, stay so."""
     usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     is_main = threading.current_thread() is threading.main_thread()
     taken = [number for number, before in usual.items() if is_main and signal.getsignal(number) == before]
@@ -246,7 +273,7 @@ def _stopping_signals() -> Iterator[None]:
             os.write(2, f"{cursor}\nended at once; what was answered is kept\n".encode())
             os._exit(interrupted_code())
         _stopped_by.append(number)
-        raise KeyboardInterrupt
+        _interrupt(number)
 
     def again(unraisable: Any) -> None:
         if not isinstance(unraisable.exc_value, KeyboardInterrupt) or not _stopped_by:
@@ -282,6 +309,8 @@ def _run(options: argparse.Namespace) -> int:
         with _stopping_signals(), drawing(drawn):
             return _run_command(options)
     except AssayError as error:
+        if _stopped_by:  # user code or a library made another error of the interrupt
+            return interrupted_code()
         for problem in error.problems:
             echo_err(str(problem))
         _report_in_junit(options, str(error))

@@ -109,6 +109,15 @@ def add_run_options(parser: argparse.ArgumentParser) -> dict[str, "argparse._Arg
     return groups
 
 
+def _without_capital(sentence: str) -> str:
+    """The sentence as a part of another: a first word such as GPUs stays as it is.
+
+    >>> _without_capital("Number of GPUs"), _without_capital("GPUs of each replica")
+    ('number of GPUs', 'GPUs of each replica')
+    """
+    return sentence if sentence[1:2].isupper() else sentence[0].lower() + sentence[1:]
+
+
 def add_option(
     parser: "argparse.ArgumentParser | argparse._ArgumentGroup",
     name: str,
@@ -124,7 +133,7 @@ def add_option(
     shown = f" (default: {default})" if isinstance(default, str | int | float) and not isinstance(default, bool) else ""
     if use.flag:
         sentence = sentence.replace("Include", "Omit", 1)
-    settings["help"] = help or (sentence[0].lower() + sentence[1:] + shown).replace("%", "%%")
+    settings["help"] = help or (_without_capital(sentence) + shown).replace("%", "%%")
     if not use.group and help is None:
         settings["help"] = argparse.SUPPRESS
     if required:

@@ -13,7 +13,7 @@ from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, echo_wrap
 from assay.comparison.verdicts import GateReport, gate
 from assay.errors import ConfigError, Place, Problem
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
-from assay.runs.files import make_folder, replace_file
+from assay.runs.files import make_folder, new_file
 from assay.runs.storage import refuse_url, shown_path
 
 
@@ -98,9 +98,8 @@ def write_junit(path: str, content: bytes) -> None:
         raise ConfigError([Problem(Place("--junit"), f"{path} cannot be written: it is a folder", "name a file")])
     try:
         make_folder(target.parent)
-        part = target.with_name(f".{target.name}.part")
-        part.write_bytes(content)
-        replace_file(part, target)
+        with new_file(target) as part:
+            part.write_bytes(content)
     except OSError as error:
         raise ConfigError(
             [Problem(Place("--junit"), f"{path} cannot be written: {error.strerror}", "name another file")]

@@ -10,6 +10,7 @@ from assay.catalog.examine import name_problem
 from assay.cli.output import echo
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem
+from assay.runs.files import new_file
 
 WORDS = ("yes", "no", "on", "off", "true", "false", "null", "y", "n")
 """Words that YAML does not read as text unless they are quoted."""
@@ -323,7 +324,8 @@ def run_new(options: argparse.Namespace) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
-            path.write_text(text, encoding="utf-8")
+            with new_file(path) as part:
+                part.write_text(text, encoding="utf-8")
             echo(f"wrote {path}")
     except OSError as error:
         problem = Problem(Place(str(folder)), f"cannot be written: {error.strerror}", "choose another --dir")

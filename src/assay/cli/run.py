@@ -15,9 +15,7 @@ from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, run_options
 from assay.cli.output import EXIT, echo, echo_err, echo_tables, echo_wrapped
 from assay.cli.progress import Progress
 from assay.cli.run_gates import gates_of, taken_from
-from assay.cli.show import write_out
 from assay.cli.sweep import run_sweep, runs_of, show_outcomes
-from assay.cli.sweep_processes import run_together
 from assay.cli.trackers import Tracking, requested_trackers, track
 from assay.config.fields import Fields, Origin
 from assay.config.option import NOTHING
@@ -57,13 +55,15 @@ def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
             if not config.apply_chat_template:
                 prepare_run(next(iter(models.values())), task_manager(config))
             if config.replicas is not None and config.serve is None:
+                from assay.cli.sweep_processes import run_together
+
                 return show_outcomes(run_together(models, command, trackers), config.output_path)
             return run_sweep(models, lambda each: swept(each, command, trackers), config.output_path)
         work = _prepared(next(iter(models.values()), config), load_ahead=not models)
         gates.check(work)
         if config.dry_run:
             _stop_rule(work)
-            write_out(work)
+            _write_out(work)
             return EXIT["complete"]
         evaluation = _evaluated(work, command)
     except UploadError as error:  # the run itself has its results
@@ -126,7 +126,7 @@ def evaluated_once(
 
 def _evaluated(work: PreparedRun, command: Sequence[str], notes: Mapping[str, str] = NOTHING) -> Evaluation:
     if work.config.write_out:
-        write_out(work)
+        _write_out(work)
     rule = _stop_rule(work)
     with Progress() as progress, redirect_stdout(sys.stderr):
         evaluation = execute(
@@ -141,6 +141,13 @@ def _tracked(evaluation: Evaluation, trackers: Sequence[Tracking]) -> Evaluation
     """Log a finished run to its trackers."""
     track(trackers, evaluation.folder)
     return evaluation
+
+
+def _write_out(work: PreparedRun) -> None:
+    """Print prompts; what draws them, graphs included, is imported only for it."""
+    from assay.cli.show import write_out
+
+    write_out(work)
 
 
 def _stop_rule(work: PreparedRun) -> StopRule | None:

@@ -10,7 +10,7 @@ import orjson
 from assay.cli.flags import parse_count
 from assay.cli.output import counted, echo, echo_err
 from assay.config.row_names import sample_scores
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import AnyJSON, ScoreKey, Trace
 from assay.runs.folder import no_run
 from assay.runs.run import Run
@@ -44,6 +44,8 @@ def define_samples(parser: argparse.ArgumentParser) -> None:
 
 def run_samples(options: argparse.Namespace) -> int:
     opened = Run.open(options.folder)
+    if options.doc is not None:
+        _check_documents(options.doc, _files(opened, options.task))
     for task, file in _files(opened, options.task).items():
         better, shots = opened.higher_is_better(task), opened.config(task).get("num_fewshot")
         rows = (row for row in file.rows() if _is_selected(row, options, better))
@@ -55,6 +57,20 @@ def run_samples(options: argparse.Namespace) -> int:
         if left:
             echo_err(f"{task}: {counted(left, 'sample')} more; -n 0 shows all")
     return 0
+
+
+def _check_documents(wanted: Sequence[int], files: Mapping[str, SampleFile]) -> None:
+    """Refuse numbers of documents that no task has."""
+    known = {row.doc_id for file in files.values() for row in file.rows()}
+    missing = [str(number) for number in dict.fromkeys(wanted) if number not in known]
+    if missing:
+        what = (
+            f"no task has a document {some(missing)}"
+            if len(files) > 1
+            else f"{next(iter(files))!r} has no document {some(missing)}"
+        )
+        fix = f"there are {len(known)}, from {min(known)} to {max(known)}" if known else "there is none"
+        raise ConfigError([Problem(Place("--doc"), what, fix)])
 
 
 def _files(run: Run, tasks: Sequence[str] | None) -> dict[str, SampleFile]:

@@ -5,10 +5,9 @@ import gc
 import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay.cli.output import DECISION_EXIT, EXIT, draw_table, echo, echo_err, exit_code, plain
-from assay.cli.sweep_processes import SweepOutcome
 from assay.config.fields import Fields
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError, Problem
@@ -20,6 +19,13 @@ from assay.runs.storage import write_beside
 
 CANNOT = 2
 SweepResults = dict[str, ResultsJSON | None]
+
+
+class SweepOutcome(NamedTuple):
+    """The results of a model, or the reason that there are none."""
+
+    results: ResultsJSON | None
+    reason: str = ""
 
 
 def runs_of(config: RunConfig, file: Fields | None, options: argparse.Namespace) -> dict[str, RunConfig]:

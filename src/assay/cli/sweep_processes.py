@@ -17,12 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from assay.cli.output import echo_err
+from assay.cli.sweep import SweepOutcome
 from assay.cli.trackers import Tracking
 from assay.config.run import RunConfig
 from assay.errors import AssayError
 from assay.fleet.cluster import connected
 from assay.registry import load_plugins
-from assay.runs.results import ResultsJSON
 
 AT_ONCE = 2
 """Models at work: one, and the next on the replicas that are free."""
@@ -36,13 +36,6 @@ class SweepWork(NamedTuple):
     config: RunConfig
     command: Sequence[str]
     trackers: Sequence[Tracking]
-
-
-class SweepOutcome(NamedTuple):
-    """The results of a model, or the reason that there are none."""
-
-    results: ResultsJSON | None
-    reason: str = ""
 
 
 def run_together(

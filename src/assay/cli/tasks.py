@@ -1,6 +1,8 @@
 """`assay validate` and `assay fetch`: check task files, download lm-eval's, and download the data of tasks."""
 
 import argparse
+import logging
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from assay.evaluation.prepare import find_problems
 from assay.exchange.lm_eval_tasks import fetch_tasks
 from assay.plugins import plugin_problems
 from assay.records import Document
+from assay.runs.files import new_file
 from assay.samples.data import FILE_READERS, data_set
 from assay.samples.rows import DataError
 from assay.similar import nearest
@@ -43,6 +46,9 @@ def run_validate(options: argparse.Namespace) -> int:
     manager = task_manager(options)
     names = [*options.names, *(options.tasks or [])] or None
     config = RunConfig(data_dir=options.data_dir, compat=options.compat)
+    if names is None:
+        echo_err(f"all files are checked: {len(manager.catalog.index.named):,} tasks and groups …")
+        _show_progress()
     problems = find_problems(manager, config, names, load=options.load)
     if names is None:
         problems = sorted([*problems, *plugin_problems()])
@@ -60,6 +66,14 @@ def run_validate(options: argparse.Namespace) -> int:
             echo(str(problem) if problem.serious else f"{problem} (note)")
         echo(f"{counted(serious, 'problem')}, {counted(len(problems) - serious, 'note')}")
     return 1 if serious else 0
+
+
+def _show_progress() -> None:
+    """Print how far a check of many tasks is."""
+    progress = logging.getLogger("assay.validate")
+    progress.setLevel(logging.INFO)
+    progress.propagate = False
+    progress.handlers = [logging.StreamHandler(sys.stderr)]
 
 
 def define_fetch(parser: argparse.ArgumentParser) -> None:
@@ -139,13 +153,11 @@ def fetch(config: TaskConfig, folder: Path) -> list[tuple[Path, int]]:
         if path.exists():
             continue
         target.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
         count = 0
-        with part.open("wb") as lines:
+        with new_file(path) as part, part.open("wb") as lines:
             for row in data.split(split):
                 lines.write(orjson.dumps(_plain(row), default=str) + b"\n")
                 count += 1
-        part.replace(path)
         written.append((path, count))
     return written
 

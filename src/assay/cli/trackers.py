@@ -16,8 +16,6 @@ from assay.cli.output import echo, echo_err
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLValue
 from assay.errors import AssayError, ConfigError, Place, Problem
-from assay.exchange.exporters import export
-from assay.exchange.trackers import hub_arguments
 from assay.redaction import redacted_command, redacted_text
 from assay.user_code import UserCodeError, user_code
 
@@ -47,15 +45,18 @@ def requested_trackers(options: argparse.Namespace, file: dict[str, YAMLValue]) 
         echo_err("--wandb_config_args has no effect without --wandb_args")
     trackers = []
     for name, to in TARGETS.items():
+        if not pairs[name]:
+            continue
         arguments = {"args": pairs[name]}
         if name == "wandb_args" and pairs["wandb_config_args"]:
             arguments["config_args"] = pairs["wandb_config_args"]
         if name == "hf_hub_log_args":
+            from assay.exchange.trackers import hub_arguments  # exporters are imported where one is asked for
+
             known = hub_arguments(pairs[name])
             if not (known["push_results_to_hub"] or known["push_samples_to_hub"]):
                 continue
-        if pairs[name]:
-            trackers.append(Tracking(name, to, arguments))
+        trackers.append(Tracking(name, to, arguments))
     if trackers and options.no_output:
         raise ConfigError([Problem(Place(trackers[0].flag), "there is nothing to log", NEEDS_FOLDER)])
     for each in trackers:
@@ -67,6 +68,8 @@ def requested_trackers(options: argparse.Namespace, file: dict[str, YAMLValue]) 
 def track(trackers: Iterable[Tracking], folder: Path | None) -> None:
     """Export a finished run to every tracker; a failure is reported with the command to do it afterwards."""
     for each in trackers if folder is not None else ():
+        from assay.exchange.exporters import export
+
         try:
             with user_code(each.to):
                 places = export(

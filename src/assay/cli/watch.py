@@ -37,7 +37,7 @@ from assay.models.load import check_arguments
 from assay.redaction import redacted_command
 from assay.report.comparison_text import gate_line
 from assay.report.table import checkpoints_json, headline
-from assay.runs.files import make_folder, replace_file
+from assay.runs.files import make_folder, new_file
 from assay.runs.lease import Lease
 from assay.runs.results import ResultsJSON
 from assay.runs.run import runs_in
@@ -303,9 +303,8 @@ class WatchSession:
             each["step"] = self.steps[each["name"]]
             if each["name"] in self.decided:
                 each["alarms"] = self.decided[each["name"]]
-        part = Path(self.output) / f".{SUMMARY}.part"
-        part.write_text(json.dumps(plain(written), indent=1, ensure_ascii=False), encoding="utf-8")
-        replace_file(part, Path(self.output) / SUMMARY)
+        with new_file(Path(self.output) / SUMMARY) as part:
+            part.write_text(json.dumps(plain(written), indent=1, ensure_ascii=False), encoding="utf-8")
 
     def _ordered(self) -> SweepResults:
         return dict(sorted(self.results.items(), key=lambda each: (self.steps[each[0]], each[0])))

@@ -8,7 +8,7 @@ from functools import cached_property
 from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import GATE, Gate, suggestion
 from assay.comparison.contrasts import aggregation_of
-from assay.comparison.gates import ENDED, Ends, Measured, moved, selected, why_undecided
+from assay.comparison.gates import ENDED, Ends, Measured, beyond_bounds, moved, selected, why_undecided
 from assay.comparison.pairing import PairedTask, pair_tasks
 from assay.comparison.rows import PairedRow, below, compared_members, lone_rows, paired_rows
 from assay.errors import ConfigError, Problem, some
@@ -110,7 +110,9 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
         return replace(measured, reason="it is several numbers")
     if stored.value is None or not math.isfinite(stored.value):
         return replace(measured, reason=stored.reason or "there is no number")
-    measured = replace(measured, difference=stored.value)
+    measured = replace(measured, difference=stored.value, reason=beyond_bounds(row, [numbers.run]))
+    if measured.reason:
+        return measured
     if not numbers.allow_incomplete:
         open_because = why_undecided(row, [numbers.run]) or _lacking(row, stored)
         if open_because:

@@ -38,6 +38,7 @@ from assay.comparison.rows import (
 from assay.errors import ConfigError, Place, Problem
 from assay.records import AnyJSON, JSONObject
 from assay.runs.run import Run
+from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.turns import shown_prompt
 from assay.runs.storage import shown_parts
@@ -270,7 +271,7 @@ def answer(row: StoredSample, filter_name: str) -> str:
 
 def target(row: StoredSample) -> str:
     """Return the right answer; for choices its text."""
-    gold, choices = orjson.loads(row.gold or row.target), row.choices
+    gold, choices = from_json(row.gold or row.target), row.choices
     if choices and isinstance(gold, int) and 0 <= gold < len(choices):
         return str(choices[gold])
     return gold if isinstance(gold, str) else orjson.dumps(gold).decode()

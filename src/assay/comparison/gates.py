@@ -1,5 +1,6 @@
 """Gates: thresholds for a difference, and what missing documents mean for them."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -134,6 +135,8 @@ def _measured(gate: Gate, row: PairedRow, evidence: GateEvidence) -> Measured:
     measured = Measured(gate, row, evidence.number)
     if row.a is None or row.b is None:
         return replace(measured, reason=row.reason or "there is no number")
+    if beyond := beyond_bounds(row, evidence.runs):
+        return replace(measured, reason=beyond)
     scale = 1 + gate.threshold if gate.relative else 1.0
     if gate.relative and row.a <= 0:
         return replace(measured, reason="a difference relative to 0 or less means nothing")
@@ -214,6 +217,16 @@ def why_undecided(row: PairedRow, runs: Sequence[Run]) -> str:
             where = " in both runs" if len(runs) > 1 else ""
             whole = member.n + member.missed
             return f"{member.task}: {member.missed} of {whole} documents are not scored{where}; {ALLOW}"
+    return ""
+
+
+def beyond_bounds(row: PairedRow, runs: Sequence[Run]) -> str:
+    """Explain that a row has scores beyond declared bounds: which of the two is wrong nobody knows, so nothing is decided."""
+    wanted = {(row.name, row.key), *((part.member.task, part.member.key) for part in row.parts)}
+    for run, (name, key) in itertools.product(runs, sorted(wanted)):
+        stored = run.rows(name).get(key) if name in run.results["results"] else None
+        if stored is not None and stored.unused_bounds is not None:
+            return f"{name}: {stored.note}; correct the bounds, or the metric"
     return ""
 
 

@@ -30,6 +30,7 @@ from assay.runs.labels import (
     judged_answer,
 )
 from assay.runs.run import Run, mapping
+from assay.runs.samples.encode import from_json
 from assay.runs.samples.turns import shown_prompt
 from assay.scoring.judges import PREFERENCE, RUBRIC
 from assay.statistics.arrays import estimate
@@ -214,8 +215,8 @@ def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
     order = {document: place for place, document in enumerate(plan.documents)}
     samples = sorted((row for row in file.rows() if row.doc_id in order), key=lambda row: order[row.doc_id])
     for sample in samples:
-        doc = orjson.loads(sample.doc)
-        texts = {"prompt": shown_prompt(sample), "target": _text(orjson.loads(sample.target))}
+        doc = from_json(sample.doc)
+        texts = {"prompt": shown_prompt(sample), "target": _text(from_json(sample.target))}
         texts |= {"answer": judged_answer(sample, rows.keys[0].filter)}
         texts |= {"other": _text(doc.get(rows.other))} if rows.other else {}
         record: JSONDict = {

@@ -7,8 +7,6 @@ from itertools import combinations
 from os import PathLike
 from pathlib import Path
 
-import orjson
-
 from assay.comparison.compare import compare
 from assay.comparison.comparison import ComparedRow
 from assay.comparison.pairing import OtherPrompts, task_scores
@@ -17,6 +15,7 @@ from assay.config.row_names import spellings
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import JSONObject, ScoreKey
 from assay.runs.run import Run
+from assay.runs.samples.encode import from_json
 from assay.runs.storage import shown_parts
 from assay.statistics.board import cluster_number
 from assay.statistics.ratings import Game, Rating, bradley_terry, rank_intervals, surely_better
@@ -159,7 +158,7 @@ def _games(name: str, run: Run, options: LeaderboardOptions) -> Iterator[Game]:
         for part in scores.file.columns(["prefix", "prompt", "doc"]):
             for prefix, prompt, text in zip(part["prefix"], part["prompt"], part["doc"], strict=True):
                 if column.present[place]:
-                    doc = orjson.loads(text)
+                    doc = from_json(text)
                     other = str(doc.get(f"{baseline}_model") or baseline)
                     drawn = cluster_number(doc.get(str(clusters))) if clusters else f"{prefix}{prompt}"
                     other = options.names.get(other, other)

@@ -17,6 +17,7 @@ from assay.records import AnyJSON, ScoreKey
 from assay.redaction import redacted
 from assay.runs.labels import TaskLabels, corrected_key
 from assay.runs.run import Run, mapping
+from assay.runs.samples.encode import from_json
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.statistics.board import cluster_number
@@ -145,7 +146,7 @@ class TaskScores:
         clusters = np.array(self.documents)
         known, place = False, 0
         for part in self.file.columns(["doc"]):
-            for doc in map(orjson.loads, part["doc"]):
+            for doc in map(from_json, part["doc"]):
                 known = known or column in doc
                 if doc.get(column) is not None:
                     clusters[place] = cluster_number(doc[column])

@@ -18,6 +18,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.evaluation.estimates import shares
 from assay.evaluation.manifest import task_digest
 from assay.evaluation.prepare import PreparedRun
+from assay.groups.aggregators import MeanAggregator
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import JSONDict, ScoreKey, number
@@ -26,7 +27,7 @@ from assay.runs.run import Run
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import Aggregation, known_aggregation
-from assay.statistics.influence import Bounds
+from assay.statistics.influence import Bounds, clip_to_bounds
 from assay.statistics.intervals import LEVEL, Decision
 from assay.statistics.sequences import SequentialTest
 from assay.tasks import Task
@@ -152,6 +153,8 @@ class StopWhen:
     def _ends(self, task: str, record: SampleRecord) -> Bounds:
         member, (least, most) = self.members[task], self.bar.bounds
         own = _score(record, member.key)
+        if own is not None:
+            [own] = clip_to_bounds([own], self.bar.bounds)
         if own is not None and not least <= own <= most:
             what = f"task {task!r} has a score of {own:g}, which is not between {least:g} and {most:g}"
             raise _refused(what, "correct the bounds that its metric declares")
@@ -275,14 +278,20 @@ def _of_group(
         raise _refused(f"the group {group.name!r} has {gate.metric!r} for several filters: {shown}", "name one of them")
     parts = shares(trial, {rows[0]: numbers[rows[0]]}).get(rows[0], [])
     below = [each for each in groups if each is group or each.name in _names_below(group)]
-    is_mean = all(e.aggregation == "mean" for each in below for e in each.config.aggregate_metric_list or ())
-    if not is_mean or not parts or len({each.task for each in parts}) < len(parts):
+    if not all(map(_has_means, below)) or not parts or len({each.task for each in parts}) < len(parts):
         raise _refused(
             f"{gate.metric!r} of the group {group.name!r} is not a mean of its tasks", "name one of its tasks"
         )
     for each in parts:
         _key(replace(gate, filter=each.row.filter, metric=each.row.metric), tasks[each.task])
     return {each.task: Member(each.row, each.slope) for each in parts}
+
+
+def _has_means(group: Group[Task]) -> bool:
+    """Whether the numbers of a group are means of its members."""
+    if group.has_own_aggregator:
+        return type(group.aggregator) is MeanAggregator
+    return all(entry.aggregation == "mean" for entry in group.config.aggregate_metric_list or ())
 
 
 def _names_below(group: Group[Task]) -> set[str]:

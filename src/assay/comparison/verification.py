@@ -8,12 +8,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from assay.evaluation.verify import KINDS, AnsweredTwice, Scores, Verified, kind_of
-from assay.records import Failed, JSONObject, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
+from assay.models.reasoning import split_thinking
+from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
 from assay.statistics.aggregations import known_aggregation
 from assay.statistics.board import Board
 from assay.statistics.intervals import LEVEL
 from assay.statistics.paired import Drift, drift
 
+ANSWER, REASONING = "answer", "reasoning"
 SAME, DRIFTS, DIFFER, NOTHING = "same", "drifts", "differ", "nothing"
 
 
@@ -44,13 +46,15 @@ class Where(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """Two greedy texts that diverge: after how many characters, and after how many tokens where they can be counted."""
+    """Two greedy texts that diverge: after how many characters, and after how many tokens where they can be counted; in the
+    reasoning, or if that is equal, in the answer."""
 
     where: Where
     characters: int
     tokens: int | None
     a: str
     b: str
+    part: str = ANSWER
 
 
 class LikelihoodDifferences(NamedTuple):
@@ -160,10 +164,14 @@ def _compare(asked: AnsweredTwice, answers: AnswerComparison, count: Callable[[s
         if isinstance(a, Failed) or isinstance(b, Failed):
             answers.failures.append(Failure(where, _reason(a), _reason(b)))
             continue
+        if (isinstance(a, Likelihood) and a.is_bound) or (isinstance(b, Likelihood) and b.is_bound):
+            continue  # an upper bound is not a log-likelihood to compare; the choices are compared
         answers.compared[kind] += kind != "sampled"
         if isinstance(a, Text) and isinstance(b, Text):
-            answers.same_texts[asked.task] = answers.same_texts.get(asked.task, True) and _said(a) == _said(b)
-            answers.divergences += _parted(where, a.text, b.text, count) if kind == "generate" else ()
+            one, other = _said(a, b), _said(b, a)
+            is_same = one == other and list(a.calls) == list(b.calls)
+            answers.same_texts[asked.task] = answers.same_texts.get(asked.task, True) and is_same
+            answers.divergences += _parted(where, one, other, count) if kind == "generate" else ()
         elif isinstance(a, Likelihood) and isinstance(b, Likelihood):
             same_greedy = a.greedy == b.greedy
             answers.likelihoods.append(
@@ -173,14 +181,28 @@ def _compare(asked: AnsweredTwice, answers: AnswerComparison, count: Callable[[s
     _choose(asked, answers)
 
 
-def _said(text: Text) -> tuple[str, list[JSONObject]]:
-    return text.text, list(text.calls)
+def _said(text: Text, other: Text) -> tuple[str, str]:
+    """Return the reasoning and the answer of a text: where the other one's server keeps them apart, this text is split, too."""
+    if text.reasoning is None and other.reasoning is None:
+        return "", text.text
+    reasoning, answer = text.reasoning, text.text
+    if reasoning is None:
+        reasoning, answer, _ = split_thinking(text.text)
+        if (
+            reasoning is None and not other.text.strip()
+        ):  # the prompt began the reasoning, and neither of the two ended it
+            reasoning, answer = answer, ""
+    return (reasoning or "").strip(), answer.strip()
 
 
-def _parted(where: Where, a: str, b: str, count: Callable[[str], int] | None) -> Iterator[Divergence]:
-    at = first_difference(a, b)
-    if at is not None:
-        yield Divergence(where, at, _added("", a[:at], count) if count is not None else None, a, b)
+def _parted(
+    where: Where, a: tuple[str, str], b: tuple[str, str], count: Callable[[str], int] | None
+) -> Iterator[Divergence]:
+    for part, one, other in zip((REASONING, ANSWER), a, b, strict=True):
+        at = first_difference(one, other)
+        if at is not None:
+            yield Divergence(where, at, _added("", one[:at], count) if count is not None else None, one, other, part)
+            return
 
 
 def first_difference(a: str, b: str) -> int | None:

@@ -1,3 +1,1 @@
 """The names that helper code written for lm-eval imports, mapped to ours; seen by helper modules only."""
-
-from assay.compat.modules import HelperCode as HelperCode

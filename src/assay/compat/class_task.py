@@ -11,8 +11,8 @@ from typing import Any
 from assay.compat.task_base import Instance, Surroundings
 from assay.compat.task_base import Task as Base
 from assay.config.option import YAMLMapping, YAMLValue
-from assay.config.task import MEDIA, media_problem, unsent_media
-from assay.errors import ConfigError
+from assay.config.task import MEDIA, media_problem, template_slips, unsent_media
+from assay.errors import ConfigError, Place, Problem
 from assay.records import (
     JSON,
     Document,
@@ -34,7 +34,7 @@ from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices, c
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings, preserved_random, resolved
-from assay.tasks.task import Task, not_a_task_class
+from assay.tasks.task import Task, class_place, not_a_task_class
 from assay.user_code import user_code
 
 NOT_CONFIGURATION = ("tag", "group", "task_list")
@@ -53,7 +53,11 @@ class ClassTask(PreparedTask):
         assert task.config.class_ is not None
         kind = helpers.resolve(task.config.class_)
         if not (isinstance(kind, type) and issubclass(kind, Base)):
-            raise ConfigError([not_a_task_class(task.config.class_)])
+            raise ConfigError([not_a_task_class(task)])
+        if task.format is not None:
+            what = f"a class written for lm-eval writes its own questions, which format {task.format!r} cannot change"
+            fix = "name the task without a format, or derive it from assay.GenerateTask or assay.MultipleChoiceTask"
+            raise ConfigError([Problem(class_place(task), what, fix)])
         yaml_values = resolved(
             {key: task.fields[key] for key in task.fields if key not in NOT_CONFIGURATION}, helpers.resolve
         )
@@ -198,6 +202,8 @@ def _apply_settings(lm_task: Base, task: Task, settings: Settings) -> None:
     lm_task.set_config("num_fewshot", number or 0)
     if lm_task.config.get("output_type") == "generate_until":
         lm_task.set_config("generation_kwargs", dict(settings.gen_kwargs), update=True)
+        for path, what, fix in template_slips(lm_task.config.get("generation_kwargs")):
+            raise ConfigError([Problem(Place(f"task {task.name!r}: generation_kwargs.{path[0]}"), what, fix)])
         if settings.run.repeats is not None:
             lm_task.set_config("repeats", settings.run.repeats)
 

@@ -17,25 +17,29 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, redirect_stdout
+from functools import cached_property
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.catalog.functions import check_function, check_name, load_problem, module_file
-from assay.compat.dataset import Dataset
-from assay.compat.names import provided_modules
 from assay.compat.registered import Registered
-from assay.compat.sygra_names import TASK_UTILITIES, ModuleContents
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean, installing, nearest
 from assay.records import Document, Function
+from assay.registry import HELPER_MODULE
 from assay.tasks.settings import Helpers
 from assay.user_code import user_code
 
+if TYPE_CHECKING:
+    from assay.compat.sygra_names import ModuleContents
+
 LM_EVAL_TASKS = "/lm_eval/tasks"
+TASK_UTILITIES = "tasks.eval.utils"
+"""SyGra's module of an evaluation task's nodes. Of a file of that name only further names are used."""
 AROUND = ("sygra", "tasks")
 """Packages around graph files."""
 
@@ -77,9 +81,17 @@ class HelperCode:
         self._lm_eval_folder = lm_eval_folder
         self._modules: dict[str, ModuleType] = {}
         self._overlays: dict[str, Overlay] = {}
-        self._provided = provided_modules(self.registered, data_dir)
+        self._data_dir = data_dir
+
+    @cached_property
+    def _provided(self) -> dict[str, ModuleType]:
+        """The modules that assay supplies. They name half of the package, and most runs load no helper code."""
+        from assay.compat.names import provided_modules
+
+        provided = provided_modules(self.registered, self._data_dir)
         if self._real_datasets:
-            del self._provided["datasets"]
+            del provided["datasets"]
+        return provided
 
     @property
     def files(self) -> list[Path]:
@@ -99,7 +111,9 @@ class HelperCode:
         return resolve_dotted(path, folder, self, place)
 
     def resolve(self, function: Function) -> Any:
-        """The object that a `!function` names. This runs its module."""
+        """The object that a `!function` names. This runs its module. A class that is given in Python is the object itself."""
+        if not isinstance(function, Function):
+            return function
         problem = check_function(function)
         if problem is not None:
             raise ConfigError([problem])
@@ -118,6 +132,8 @@ class HelperCode:
         """Rows as helper code expects them: a data set with its operations; one of the real library stays what it is."""
         if type(rows).__module__.startswith("datasets"):
             return rows
+        from assay.compat.dataset import Dataset  # imported where helper code takes rows
+
         data = rows if isinstance(rows, Dataset) else Dataset(rows)
         return importlib.import_module("datasets").Dataset.from_list(data.to_list()) if self._real_datasets else data
 
@@ -125,7 +141,7 @@ class HelperCode:
         """The module in a file, executed with our import."""
         path = str(file)
         if path not in self._modules:
-            module = ModuleType(f"assay_helper_{digest(path.encode())}_{file.stem}")
+            module = ModuleType(f"{HELPER_MODULE}{digest(path.encode())}_{file.stem}")
             module.__file__ = path
             scoped = self._importer(file.parent)
             module.__dict__["__builtins__"] = {**vars(builtins), "__import__": scoped}
@@ -180,7 +196,7 @@ class HelperCode:
         return package
 
     def _tasks_import(
-        self, name: str, globals: ModuleContents | None, fromlist: Sequence[str], folder: Path
+        self, name: str, globals: "ModuleContents | None", fromlist: Sequence[str], folder: Path
     ) -> ModuleType:
         """A module of the user's `tasks` package, one that assay supplies, or an installed one."""
         inner = [name, *(f"{name}.{item}" for item in fromlist)]

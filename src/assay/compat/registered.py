@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.compat import evaluate_names
 from assay.compat.features import Ignored
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
-from assay.compat.sygra_names import ModuleContents
 from assay.config.option import YAMLMapping
 from assay.registry import Table
 from assay.scoring.metrics.table import LM_EVAL_METRICS
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.settings import RegisteredMetric, UserFunction
+
+if TYPE_CHECKING:
+    from assay.compat.sygra_names import ModuleContents
 
 T = TypeVar("T")
 F = TypeVar("F", bound=UserFunction)
@@ -88,7 +90,7 @@ class Registered:
         """The function a task means by a name that is not one of our metrics."""
         return self.metrics[name].function if name in self.metrics else evaluate_names.find_metric(name)
 
-    def names(self) -> ModuleContents:
+    def names(self) -> "ModuleContents":
         """Contents of `lm_eval.api.registry`."""
         return {
             "register_filter": self.register_filter,

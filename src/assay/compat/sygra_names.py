@@ -4,10 +4,8 @@ import logging
 from typing import Any
 
 from assay.compat import sygra_utils
+from assay.compat.modules import TASK_UTILITIES
 from assay.graphs import aggregator_metrics, aggregator_table, collate, sygra, transforms, unit_metrics, unit_node
-
-TASK_UTILITIES = "tasks.eval.utils"
-"""SyGra's module of an evaluation task's nodes. Of a file of that name only further names are used."""
 
 _CONSTANTS = {
     "SYGRA_START": "__start__", "SYGRA_END": "__end__", "START": "START", "END": "END", "BACKEND": "langgraph",

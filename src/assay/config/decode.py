@@ -1,6 +1,7 @@
 """Decode fields into records by the types that the records declare. Every problem is collected; none hides another."""
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,10 @@ WORDS = {
     "function": "a `!function`",
     "other": "something else",
 }
+
+
+MOST_UNKNOWN = 100
+"""Unknown keys of one mapping that are reported one by one: a suggestion for each takes a millisecond."""
 
 
 class ProblemCollector:
@@ -129,6 +134,7 @@ def _read_mapping(
     shape = shape_of(record)
     values: dict[str, Any] = {}
     rest: dict[str, object] = {}
+    unknown: list[str] = []
     for key, value in mapping.items():
         slot = shape.slots.get(key)
         if slot is not None:
@@ -138,8 +144,14 @@ def _read_mapping(
         elif shape.rest is not None:
             _report_near_miss(key, record, (*path, key), report)
             rest[key] = value
+        elif key not in known and len(unknown) >= MOST_UNKNOWN:
+            unknown.append(key)
         elif key not in known and not _is_misspelled_required(str(key), mapping, shape):
+            unknown.append(key)
             report.add((*path, key), f"unknown key {key!r}", did_you_mean(str(key), [*shape.slots, *known]), key=True)
+    if len(unknown) > MOST_UNKNOWN:
+        more = f"{len(unknown) - MOST_UNKNOWN} more unknown keys, the first is {unknown[MOST_UNKNOWN]!r}"
+        report.add((*path, unknown[MOST_UNKNOWN]), more, "correct those above first, or take them out", key=True)
     if shape.rest is not None and rest:
         values[shape.rest] = {**(values.get(shape.rest) or {}), **rest}
     return values
@@ -345,6 +357,10 @@ def _wrapped(path: Path, value: YAMLValue, readers: Mapping[str, Read]) -> str:
     key = str(path[-1]) if path else ""
     record = getattr(readers.get("map") or readers["list"], "record", None)
     needed = next(iter(shape_of(record).required), None) if record is not None else None
+    of = next((str(step) for step in reversed(path) if isinstance(step, str)), "")
+    if of == "prompt" and needed is None:  # messages
+        message = f"user: {json.dumps(str(value), ensure_ascii=False)}"
+        return f"write `- {message}`" if path and isinstance(path[-1], int) else f"write `{key}: [{{{message}}}]`"
     inner = f"{needed}: {value}" if needed is not None else f"{'version' if key == 'metadata' else 'key'}: {value}"
     if "map" in readers:
         return f"write `- {inner}`" if path and isinstance(path[-1], int) else f"write `{key}: {{{inner}}}`"

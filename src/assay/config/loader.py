@@ -6,6 +6,7 @@ YAML 1.1 as PyYAML's safe loader reads it (so `no` is false and `1_000` a number
 import re
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import yaml
 
@@ -224,14 +225,29 @@ def _bound_aliases(root: yaml.Node | None) -> None:
 def _descend(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
     """Return the key node and the value node at `step`; for a list, the value twice."""
     if isinstance(node, yaml.MappingNode):
-        for key, value in reversed(node.value):  # the last of two equal keys is the one that counts
-            if isinstance(key, yaml.ScalarNode) and str(step) in (key.value, _spelt(key)):
-                return key, value
-        merged = [value for key, value in node.value if getattr(key, "value", None) == "<<"]
-        return next((pair for each in merged if (pair := _descend_merged(each, step)) is not None), None)
+        pairs, merged = _pairs_of(node)
+        found = pairs.get(str(step))
+        return found or next((pair for each in merged if (pair := _descend_merged(each, step)) is not None), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     return None
+
+
+def _pairs_of(node: yaml.MappingNode) -> "tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[yaml.Node]]":
+    """The keys and values of a mapping by the spellings of the key, and what it merges; made once for each mapping: a file
+    with thousands of unknown keys asks for the place of every one of them."""
+    if node not in _PAIRS:
+        pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:  # the last of two equal keys is the one that counts
+            if isinstance(key, yaml.ScalarNode):
+                pairs[key.value] = pairs[_spelt(key)] = (key, value)
+        _PAIRS[node] = pairs, [value for key, value in node.value if getattr(key, "value", None) == "<<"]
+    return _PAIRS[node]
+
+
+_PAIRS: "WeakKeyDictionary[yaml.MappingNode, tuple[dict[str, tuple[yaml.Node, yaml.Node]], list[yaml.Node]]]" = (
+    WeakKeyDictionary()
+)
 
 
 def _descend_merged(node: yaml.Node, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:

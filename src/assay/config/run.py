@@ -147,10 +147,16 @@ class RunConfig:
         run=_limit("TIME", syntax="duration", identity=False),
     )
     max_failures: int | None = option(
-        "Stop when this many requests have failed after all retries.",
+        "Stop when this many requests have failed after all retries, or documents whose code or scores failed.",
         None,
         check=_positive,
         run=_limit("N", identity=False),
+    )
+    resume_calls: Literal["retry", "skip", "fail"] = option(
+        "What becomes of a tool call that was begun and not finished when the run was stopped: it is made again, its model reads"
+        " that the outcome is not known, or its record fails.",
+        "fail",
+        run=_graph(identity=False),
     )
     stop_when: str | None = option(
         "Stop when this is decided, for one task or group: 'acc > -1pp vs runs/main', or 'acc > 0.7'; documents are asked in"

@@ -4,7 +4,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from assay.errors import Place, Problem
@@ -46,11 +46,18 @@ class Source:
 
         return Place(self.file, *locate_word(self._root, self.data, path, word))
 
-    @cached_property
+    @property
     def _root(self) -> Any:
-        from assay.config.loader import compose
+        return _composed(self.data)
 
-        return compose(self.data)
+
+@lru_cache(maxsize=8)
+def _composed(data: bytes) -> Any:
+    """The nodes of a YAML file with their marks. Places are asked for file by file, and nodes take a hundred times the memory
+    of their text: those of a run's thousands of files are not kept."""
+    from assay.config.loader import compose
+
+    return compose(data)
 
 
 def read_bytes(path: str) -> bytes:

@@ -20,6 +20,8 @@ GENERATION_KEYS = (
     "max_length",
 )  # fmt: skip
 
+TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+
 GenerationParams = Mapping[str, YAMLValue]
 """Parameters of generation by name; those that assay does not know are passed to the model."""
 
@@ -34,8 +36,26 @@ def generation_slips(value: YAMLValue) -> Iterator[Remark]:
         yield from generation_types(value)
 
 
+def template_slips(params: YAMLValue, path: tuple[str | int, ...] = ()) -> Iterator[Remark]:
+    """Find templates in parameters of generation, which are one mapping for all documents: nothing would fill them in."""
+    if isinstance(params, str):
+        if template := TEMPLATE.search(params):
+            what = (
+                f"{template[0]!r:.60} is sent as it is written: parameters of generation are the same for all documents"
+            )
+            yield path, what, "write the value itself"
+        return
+    parts = (
+        params.items() if isinstance(params, Mapping) else enumerate(params) if isinstance(params, list | tuple) else ()
+    )
+    for key, value in parts:
+        yield from template_slips(str(key), (*path, key))
+        yield from template_slips(value, (*path, key))
+
+
 def generation_types(params: Mapping[str, object]) -> Iterator[Remark]:
     """Find values of known parameters that are of another type. Numbers may be written as text, as on a command line."""
+    yield from template_slips(params)
     for key in ("temperature", *LIMITS):
         read: Callable[[str], float] = int if key in LIMITS else float
         value = params.get(key)
@@ -355,7 +375,9 @@ class FormatConfig:
     scorer: str | ScorerConfig | None = option("The scorer.", None)
     metric_list: tuple[MetricConfig, ...] | None = option("Metrics in place of the task's.", None)
     filter_list: tuple[FilterConfig, ...] | None = option("Filters in place of the task's.", None)
-    generation_kwargs: Mapping[str, object] | None = option("Parameters of generation in place of the task's.", None)
+    generation_kwargs: Mapping[str, object] | None = option(
+        "Parameters of generation in place of the task's.", None, check=generation_slips
+    )
 
 
 MEDIA = {"doc_to_image": "images", "doc_to_audio": "audio", "doc_to_video": "video"}

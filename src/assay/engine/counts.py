@@ -1,4 +1,4 @@
-"""Counts of a task's requests, for its progress; and the rule that stops a task whose first requests all fail alike."""
+"""Counts of a task's requests, for its progress; and the rule that stops a task whose first requests or documents fail alike."""
 
 import logging
 import re
@@ -11,7 +11,10 @@ from assay.models.servers.remedies import OF_A_TEXT
 from assay.records import Failed, Request
 
 FIRST_REQUESTS = 20
-"""Number of first requests of a task which, all failed for one permanent reason, stop it."""
+"""Number of first requests of a task which, all failed for one permanent reason, stop it; and of first documents, whose code or
+scores failed."""
+DOCUMENTS = "(documents)"
+"""Stands for a role where documents are counted: no role can have this name."""
 VARYING = re.compile(r"\d[\d,.]*|'[^']*'|\"[^\"]*\"")
 """Parts of a reason that differ from request to request."""
 
@@ -65,8 +68,9 @@ class TaskCounts:
 
 @dataclass(slots=True)
 class EarlyStop:
-    """Stops a task when its first requests to a role all fail for one permanent reason. `stopped` has the reason by task, for
-    the documents that are not asked; `is_new` until the engine has seen it."""
+    """Stops a task when its first requests to a role all fail for one permanent reason, or its first documents: broken code
+    is not paid for a thousand times. `stopped` has the reason by task, for the documents that are not asked; `is_new` until the
+    engine has seen it."""
 
     is_off: bool = False
     stopped: dict[str, str] = field(default_factory=dict)
@@ -76,22 +80,34 @@ class EarlyStop:
 
     def fail(self, of: tuple[str, str], failed: Failed, answered: Container[tuple[str, str]]) -> None:
         """Count a failed request of a task and role; `answered` has those that gave an answer."""
-        task, role = of
-        if self.is_off or task in self.stopped or of in answered:
+        if self.is_off or of[0] in self.stopped or of in answered:
             return
-        reason = VARYING.sub("#", failed.reason)
+        if self._is_last_straw(of, failed.reason, may_stop=is_permanent(failed)):
+            to = "" if of[1] == "model" else f" to the role {of[1]!r}"
+            self._stop(of[0], f"requests{to}", failed.reason)
+
+    def end_document(self, task: str, reason: str) -> None:
+        """Count a document of a task that failed for a reason, though all its requests were answered; or that did not."""
+        of = (task, DOCUMENTS)
+        if self.is_off or task in self.stopped:
+            return
+        if self._is_last_straw(of, reason, may_stop=bool(reason)):
+            self._stop(task, "documents", reason)
+
+    def _is_last_straw(self, of: tuple[str, str], failed: str, *, may_stop: bool) -> bool:
+        reason = VARYING.sub("#", failed)
         before, number = self._first.get(of, (reason, 0))
-        is_alike = is_permanent(failed) and before == reason and (number or of not in self._first)
+        is_alike = may_stop and before == reason and (number > 0 or of not in self._first)
         self._first[of] = (reason, number + 1 if is_alike else 0)
-        if is_alike and number + 1 == FIRST_REQUESTS:
-            to = "" if role == "model" else f" to the role {role!r}"
-            self.stopped[task] = f"not asked, since the first {FIRST_REQUESTS} requests{to} failed: {failed.reason}"
-            self.is_new = True
-            logging.getLogger("assay").warning(
-                "task %r stops: its first %d requests%s failed for one reason: %s; the other tasks continue, and the same"
-                " command asks again",
-                task, FIRST_REQUESTS, to, failed.reason,
-            )  # fmt: skip
+        return is_alike and number + 1 == FIRST_REQUESTS
+
+    def _stop(self, task: str, things: str, reason: str) -> None:
+        self.stopped[task] = f"not asked, since the first {FIRST_REQUESTS} {things} failed: {reason}"
+        self.is_new = True
+        logging.getLogger("assay").warning(
+            "task %r stops: its first %d %s failed for one reason: %s; the other tasks continue, and the same command asks again",
+            task, FIRST_REQUESTS, things, reason,
+        )  # fmt: skip
 
 
 def is_permanent(failed: Failed) -> bool:

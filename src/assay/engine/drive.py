@@ -1,6 +1,7 @@
 """Drive plans: every request gets a key, is sent once, and resumes the plans that wait for its response."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -8,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from assay.engine.calls import KeyedCall, ToolLane
+from assay.engine.calls import KeyedCall, ResumeCalls, ToolLane
 from assay.engine.counts import Asks, EarlyStop, TaskCounts
 from assay.engine.fleet_lane import FleetLane, lane
 from assay.engine.keys import Keys, hash_of, nth_key
-from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane
+from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane, WindowLane
 from assay.engine.retry import timed
 from assay.engine.thread_lane import LocalTurns
 from assay.engine.usage import RunUsage
@@ -22,6 +23,7 @@ from assay.records import (
     Failed,
     Generate,
     Likelihood,
+    Loglikelihood,
     Outcome,
     Plan,
     Request,
@@ -126,11 +128,6 @@ class _Plan:
         return before
 
 
-def _is_counted(response: Response) -> bool:
-    """Whether a local model reported the usage of a response."""
-    return not isinstance(response, Failed) and response.usage is not None and response.usage.read > 0
-
-
 class Engine:
     """Drive plans to their end. Identical requests are sent once, sampled ones once per draw; responses in the store are
     not requested again.
@@ -146,6 +143,7 @@ class Engine:
         notice: Callable[[], None] | None = None,
         budget: Budget | None = None,
         max_plans: int | None = None,
+        resume_calls: ResumeCalls = "fail",
     ) -> None:
         self._max_plans, self._open = max_plans, 0
         local = frozenset(role for role, model in models.items() if not isinstance(model, Remote))
@@ -159,7 +157,7 @@ class Engine:
         }
         self._keys = {role: Keys(model.identity, model.can.samples) for role, model in models.items()}
         self._ticking: asyncio.Task[None] | None = None
-        self._calls = self._lanes[CALLS] = ToolLane(self._wake, store.own)
+        self._calls = self._lanes[CALLS] = ToolLane(self._wake, store.own, self.budget, resume_calls)
         self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
         self._end: Callable[[Ended], None] = _ignore
         self._noticed = time.monotonic()
@@ -176,6 +174,12 @@ class Engine:
             self._store.add([(key, response)], role)
             cost = self._charge(task, role, response)
             self.budget.pay(estimate if cost is None else cost)
+
+    def end_document(self, task: str, reason: str, *, is_lost: bool) -> None:
+        """Count a document whose requests were answered: why it failed, if it did, and whether it `is_lost` or has other rows."""
+        if reason:
+            self.budget.fail(is_document=True)
+        self.early_stop.end_document(task, reason if is_lost else "")
 
     @property
     def unreachable_since(self) -> float | None:
@@ -216,6 +220,7 @@ class Engine:
             for role, response in self._store.paid():
                 model = self._remote_models.get(role)
                 self.budget.pay((model.cost(response) or 0.0) if model is not None else 0.0)
+        self._calls.warn_of_doubt()
         async with AsyncExitStack() as stack:
             for queue in self._lanes.values():
                 await stack.enter_async_context(queue)
@@ -230,6 +235,11 @@ class Engine:
                 while self._is_full and not self.budget.is_over:
                     await self._advance()
             await self._drain()
+        for role, response in self._store.own.paid(unclaimed=True):
+            self._charge(None, role, response)
+        self.usage.unanswered = sum(queue.unanswered for queue in self._remote())
+        models = self._remote_models.items()
+        self.usage.bound = frozenset(role for role, model in models if getattr(model, "is_usage_bound", False))
         self._store.sync()
         if self._notice is not None:
             self._notice()
@@ -322,6 +332,8 @@ class Engine:
                 self._open -= 1
                 plan.counts.end(plan.asks)
                 self._end(Ended(plan.what, self._kept(plan, stop.value)))
+                if self.early_stop.is_new:
+                    self._drop_stopped()
                 return
             self._ask(plan, requests)
             if plan.missing:
@@ -344,6 +356,7 @@ class Engine:
     def _ask_models(self, plan: _Plan, requests: Sequence[Request | Call]) -> None:
         new: dict[str, list[KeyedRequest]] = {}
         stopped = self.early_stop.stopped.get(plan.task)
+        stored_under = self._store.get
         for slot, request in enumerate(requests):
             if isinstance(request, Call):
                 continue
@@ -365,8 +378,11 @@ class Engine:
             if others is not None:
                 others.append((plan, slot))
                 continue
-            known = self._known(key, earlier, request, plan, slot)
-            if known is not None:
+            stored_key, known = key, stored_under(key)
+            if known is None and earlier is not None:
+                stored_key, known = earlier, stored_under(earlier)
+            if known is not None and _fits(request, known):
+                self._use(stored_key, known, request.role, plan, slot)
                 plan.responses[slot] = known
                 plan.missing -= 1
                 plan.counts.known[request.role] += 1
@@ -404,20 +420,14 @@ class Engine:
             plan.responses[slot] = cut
             plan.missing -= 1
 
-    def _known(self, key: bytes, earlier: bytes | None, request: Request, plan: _Plan, slot: int) -> Response | None:
-        """Return the stored response, of this process or an earlier one of the run; an earlier one is charged once."""
-        known = self._store.get(key)
-        if known is None and earlier is not None:
-            key, known = earlier, self._store.get(earlier)
-        if known is None or not _fits(request, known):
-            return None
+    def _use(self, key: bytes, known: Response, role: str, plan: _Plan, slot: int) -> None:
+        """Count a stored response, of this process or an earlier one of the run; an earlier one is charged once."""
         if plan.answered is not None:
             plan.keys[slot] = key
         if key in self._tried:
             self._tried.discard(key)  # counted when it was sent
         else:
-            self._claim(key, plan.task, request.role, known)
-        return known
+            self._claim(key, plan.task, role, known)
 
     def _claim(self, key: bytes, task: str, role: str, known: Response) -> None:
         """Count a response that is known, and charge it to its task the first time."""
@@ -429,14 +439,16 @@ class Engine:
         """Store responses, then pass each to the plans that wait for it."""
         fitting = [(key, checked(request, response)) for key, request, response in arrived]
         self._store.add(fitting, role)
+        is_remote = role in self._remote_models
         for key, response in fitting:
             plans = self._waiting.pop(key)
             if isinstance(response, Failed):
                 self.counts.failed += 1
                 self.budget.fail()
-                if role in self._remote_models:
+                if is_remote:
                     self.early_stop.fail((plans[0][0].task, role), response, self.usage.seconds)
-            if role in self._remote_models or _is_counted(response):
+            usage = None if isinstance(response, Failed) else response.usage
+            if is_remote or (usage is not None and usage.read > 0):
                 self._charge(plans[0][0].task, role, response)
             for plan, _ in plans:
                 plan.counts.received[role] += 1
@@ -453,13 +465,13 @@ class Engine:
         self.early_stop.is_new = False
         stopped = self.early_stop.stopped
         waiting = {key for key, plans in self._waiting.items() if all(plan.task in stopped for plan, _ in plans)}
-        for queue in self._remote():
-            for key in queue.drop_keys(waiting):
+        for queue in self._lanes.values():
+            for key in queue.drop_keys(waiting) if isinstance(queue, RemoteLane | WindowLane) else ():
                 self.counts.sent -= 1
                 plans = self._waiting.pop(key)
                 self._deliver(Failed(stopped[plans[0][0].task]), plans)
 
-    def _charge(self, task: str, role: str, response: Response) -> float | None:
+    def _charge(self, task: str | None, role: str, response: Response) -> float | None:
         model = self._remote_models.get(role)
         cost = model.cost(response) if model is not None else None
         self.usage.add(task, role, response, cost)
@@ -516,6 +528,9 @@ def _fits(request: Request, response: Response) -> bool:
 
 def checked(request: Request, response: Response) -> Response:
     """Return the response, or a failure if it is of the wrong kind or its log-likelihood is not a number."""
+    if type(response) is Likelihood and type(request) is Loglikelihood and type(response.value) is float:  # as most are
+        is_number = response.value < math.inf
+        return response if is_number else Failed(f"the model gave the log-likelihood {response.value!r}")
     if not isinstance(response, Failed) and not _fits(request, response):
         return Failed(f"the model answered {type(request).__name__} with {response!r:.80}")
     if isinstance(response, Likelihood):

@@ -84,9 +84,13 @@ def nth_key(key: bytes, nth: int) -> bytes:
 
 
 def _is_greedy(params: Mapping[str, object]) -> bool:
-    """Whether the parameters ask for greedy decoding."""
-    temperature = params.get("temperature")
-    return params.get("do_sample") is False or (isinstance(temperature, int | float) and temperature == 0)
+    """Whether the parameters ask a server for greedy decoding: without any, it is sent the temperature 0."""
+    if params.get("do_sample") is False:
+        return True
+    if "temperature" not in params:
+        return not params.get("do_sample")
+    temperature = params["temperature"]
+    return isinstance(temperature, int | float) and temperature == 0
 
 
 def hash_of(*parts: bytes) -> blake2b:

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
-from assay.engine.threads import in_thread
+from assay.engine.threads import begin_in_thread
 from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, Model, ModelLost, Remote
-from assay.records import Call, Failed, Generate, Request, Response, Returned, Usage
+from assay.records import Call, Failed, Generate, Request, Response, Returned, Usage, UserValue
 from assay.user_code import user_code
 
 KeyedRequest = tuple[bytes, Request]
@@ -40,6 +40,7 @@ class Budget:
     _reserved: float = 0.0
     _open: int = 0
     _failed: int = 0
+    _has_documents: bool = False
     _started: float = field(default_factory=time.monotonic)
 
     @property
@@ -77,10 +78,13 @@ class Budget:
         if not self.ended:
             self.ended, self.at_once = reason, True
 
-    def fail(self) -> None:
+    def fail(self, *, is_document: bool = False) -> None:
+        """Count a failed request, or a document that failed although its requests were answered."""
         self._failed += 1
+        self._has_documents |= is_document
         if self.failures is not None and self._failed >= self.failures and not self.ended:
-            self.ended = f"max_failures: {self._failed} requests failed"
+            things = "requests or documents" if self._has_documents else "requests"
+            self.ended = f"max_failures: {self._failed} {things} failed"
 
 
 class Lane(Protocol):
@@ -130,6 +134,12 @@ class WindowLane:
 
     def drop(self) -> None:
         self._queue.clear()
+
+    def drop_keys(self, keys: Set[bytes]) -> list[bytes]:
+        """Discard those of some requests that were not sent; returns their keys."""
+        dropped = [key for key, _ in self._queue if key in keys]
+        self._queue = [keyed for keyed in self._queue if keyed[0] not in keys]
+        return dropped
 
     async def advance(self) -> bool:
         """Send a window of requests and pass on the responses; a failure for every request without one."""
@@ -190,11 +200,14 @@ class RemoteLane:
 
     def __init__(self, role: str, model: Remote, receive: Receive, budget: Budget, wake: asyncio.Event) -> None:
         limits = replace(RetryLimits(), attempts=model.attempts)
-        self.retrier = Retrier(self._send, model.probe, limits, ConcurrencyWindow(model.concurrency))
+        window = ConcurrencyWindow(model.concurrency, model.first_concurrency)
+        self.retrier = Retrier(self._send, model.probe, limits, window)
         self._role, self._model, self._receive, self._budget, self._wake = role, model, receive, budget, wake
         self._queue: deque[Sequence[KeyedRequest]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self.pending = 0
+        self.unanswered = 0
+        """Number of requests that were canceled in flight: the server was asked for most of them, and may charge for those."""
         self._responses: list[KeyedResponse] = []
         self._error: BaseException | None = None
 
@@ -264,6 +277,9 @@ class RemoteLane:
                 cost = sum(price or 0.0 for price in costs)
             else:
                 cost = sum(share for response in responses if not isinstance(response, Failed))
+        except asyncio.CancelledError:
+            self.unanswered += len(batch)
+            raise
         finally:
             self.pending -= 1
             self._budget.settle(estimate, cost)
@@ -378,16 +394,27 @@ class CallLane:
 
 async def answer_call(call: Call) -> Response:
     """Return what a call returns, or a failure with what it raised."""
-    function, arguments, begun = call.function, call.arguments, time.perf_counter()
+    begun = time.perf_counter()
     try:
-        async with asyncio.timeout(call.seconds), user_code(""):
-            if inspect.iscoroutinefunction(function):
-                value = await function(*arguments)
-            else:
-                value = await in_thread(function, *arguments)
-            took = Usage(seconds=round(time.perf_counter() - begun, 6))
-            return value if isinstance(value, Failed) else Returned(value, took)
-    except SelfExplanatory as error:
-        return Failed(str(error))
+        async with asyncio.timeout(call.seconds):
+            value = await begin_call("lambda", call)
     except TimeoutError:
         return Failed(LATE)
+    took = Usage(seconds=round(time.perf_counter() - begun, 6))
+    return value if isinstance(value, Failed) else Returned(value, took)
+
+
+def begin_call(kind: str, call: Call) -> "asyncio.Future[UserValue | Failed]":
+    """Begin a call in its context: an async function as a task, any other in a thread of its kind."""
+    if inspect.iscoroutinefunction(call.function):
+        return asyncio.create_task(_await_value(call), context=call.context)
+    return begin_in_thread(kind, call)
+
+
+async def _await_value(call: Call) -> UserValue | Failed:
+    try:
+        async with user_code(""):
+            value: UserValue = await call.function(*call.arguments)
+            return value
+    except SelfExplanatory as error:
+        return Failed(str(error))

@@ -53,13 +53,14 @@ class ConcurrencyWindow:
     """
 
     limit: int
+    first: int
     now: float = 0.0
     _doubling: bool = True
     _quickest: float = float("inf")
     _halved_at: float = 0.0
 
     def __post_init__(self) -> None:
-        self.now = float(min(16, self.limit))
+        self.now = float(min(self.first, self.limit))
 
     @property
     def size(self) -> int:
@@ -89,7 +90,7 @@ class Retrier:
     send: Send
     probe: Probe | None = None
     limits: RetryLimits = field(default_factory=RetryLimits)
-    window: ConcurrencyWindow = field(default_factory=lambda: ConcurrencyWindow(1))
+    window: ConcurrencyWindow = field(default_factory=lambda: ConcurrencyWindow(1, 1))
     retries: int = 0
     answered: int = 0
     unreachable_since: float | None = None
@@ -199,12 +200,12 @@ async def retry_before_run(send: Callable[[], Awaitable[None]], role: str = "mod
             return await send()
         except RetryableError as error:
             is_malformed = error.malformed and attempt + 1 >= MALFORMED_ATTEMPTS
-            if error.unreachable or is_malformed or attempt + 1 == limits.attempts:
+            if error.unsent or is_malformed or attempt + 1 == limits.attempts:
                 is_own = role == "model"
                 where, option = (
                     ("model", "--model_args") if is_own else (f"model_role.{role}", f"--model_role {role}=…")
                 )
-                fix = malformed_remedy(str(error)) if is_malformed else busy_remedy(str(error), option)
+                fix = malformed_remedy(str(error)) if is_malformed else error.fix or busy_remedy(str(error), option)
                 raise ConfigError([Problem(Place(where), f"the model does not answer: {error}", fix)]) from None
             if attempt == 1:
                 logging.getLogger("assay").warning("the model does not answer: %s; retrying for up to a minute", error)

@@ -8,43 +8,34 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import cache, partial
 from queue import SimpleQueue
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
-from assay.records import Failed
+from assay.records import Call, Failed, UserValue
 from assay.user_code import call_user_code
 
 T = TypeVar("T")
-P = ParamSpec("P")
 MAX_THREADS = 64
 """Number of calls of a kind that run at once; asyncio's own pool has six threads on two processors."""
 
 
-async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failed:
-    """Return the value of user code that runs in a thread, in this context, or a Failed with the reason."""
-    return await begin_in_thread("lambda", function, *args, **kwargs)
-
-
-def begin_in_thread(
-    kind: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-) -> "asyncio.Future[T | Failed]":
-    """Begin user code in a thread of its kind: what one kind waits for does not keep another from beginning. The result is a
-    plain future, so nothing cancels the call."""
+def begin_in_thread(kind: str, call: Call) -> "asyncio.Future[UserValue | Failed]":
+    """Begin a call of user code in a thread of its kind: what one kind waits for does not keep another from beginning. The
+    result is its value or a Failed with the reason, as a plain future, so nothing cancels the call."""
     loop = asyncio.get_running_loop()
-    returned: asyncio.Future[T | Failed] = loop.create_future()
-    context = copy_context()
+    returned: asyncio.Future[UserValue | Failed] = loop.create_future()
+    context = call.context or copy_context()
 
-    def work() -> T | Failed:
-        return call_user_code("", function, *args, **kwargs)
-
-    def call() -> None:
+    def work() -> None:
         try:
-            deliver = partial(_deliver, returned.set_result, context.run(work))
+            deliver = partial(
+                _deliver, returned.set_result, context.run(call_user_code, "", call.function, *call.arguments)
+            )
         except KeyboardInterrupt as interrupt:  # raised by the code itself: Ctrl-C is of the main thread
             deliver = partial(_deliver, returned.set_exception, interrupt)
         with suppress(RuntimeError):  # the loop is closed: the run has ended
             loop.call_soon_threadsafe(deliver, returned)
 
-    _threads(os.getpid(), kind).begin(call)
+    _threads(os.getpid(), kind).begin(work)
     return returned
 
 

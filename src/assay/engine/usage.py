@@ -94,13 +94,18 @@ class RunUsage:
     total: UsageTotals = field(default_factory=UsageTotals)
     seconds: "dict[tuple[str, str], array[float]]" = field(default_factory=dict)
     """By task and role the seconds of each request: the only thing here that grows with them."""
+    unanswered: int = 0
+    """Requests that were canceled in flight: what they took is not known."""
+    bound: frozenset[str] = frozenset()
+    """Roles whose servers may count fewer tokens than they generated."""
 
-    def add(self, task: str, role: str, response: Response, cost: float | None) -> None:
+    def add(self, task: str | None, role: str, response: Response, cost: float | None) -> None:
+        """Count a response; without a task one that no document needs any more."""
         usage = None if isinstance(response, Failed) else response.usage
         if usage is not None:
-            seconds = self.seconds.get((task, role))
+            seconds = self.seconds.get((task or "", role))
             if seconds is None:
-                seconds = self.seconds[task, role] = array("d")
+                seconds = self.seconds[task or "", role] = array("d")
             seconds.append(usage.seconds)
         is_local = role in self.local
         for totals in self._totals(task, role):
@@ -112,26 +117,31 @@ class RunUsage:
             elif isinstance(response, Failed):
                 totals.failed += 1
 
-    def _totals(self, task: str, role: str) -> tuple[UsageTotals, UsageTotals, UsageTotals]:
+    def _totals(self, task: str | None, role: str) -> tuple[UsageTotals, ...]:
         """The totals that a response of a role to a task counts in."""
-        if task not in self.tasks:
-            self.tasks[task] = UsageTotals()
         if role not in self.roles:
             self.roles[role] = UsageTotals()
+        if task is None:
+            return self.roles[role], self.total
+        if task not in self.tasks:
+            self.tasks[task] = UsageTotals()
         return self.tasks[task], self.roles[role], self.total
 
     def to_json(self) -> dict[str, JSON]:
         """Return the usage as stored in results.json; empty if nothing was counted."""
-        if not self.total.requests and not self.total.failed:
+        if not self.total.requests and not self.total.failed and not self.unanswered:
             return {}
         roles: dict[str, JSON] = {
-            name: totals.to_json(self._of(1, name)) for name, totals in sorted(self.roles.items())
+            name: {**totals.to_json(self._of(1, name)), **({"at_least": True} if name in self.bound else {})}
+            for name, totals in sorted(self.roles.items())
         }
         tasks: dict[str, JSON] = {
             name: totals.to_json(self._of(0, name)) for name, totals in sorted(self.tasks.items())
         }
         return {
             **self.total.to_json(chain.from_iterable(self.seconds.values())),
+            **({"unanswered": self.unanswered} if self.unanswered else {}),
+            **({"at_least": True} if self.unanswered or self.bound else {}),
             **({"roles": roles} if len(roles) > 1 else {}),
             "tasks": tasks,
         }

@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import orjson
-
 from assay.catalog.roots import split_paths
 from assay.catalog.selection import graph_file, looks_like_path, split_specs
 from assay.config.arguments import parse_arguments
@@ -24,6 +22,7 @@ from assay.runs.folder import RunError
 from assay.runs.lm_eval_logs import SampleLog, logged_files, logged_samples, results_beside
 from assay.runs.results import ManifestJSON, ResultsJSON
 from assay.runs.run import Run
+from assay.runs.samples.encode import from_json
 from assay.runs.samples.reader import ReplayedSample, SampleFile
 from assay.runs.signature import SIGNATURE, is_signed_by_user
 from assay.scoring.results import ROLLING
@@ -189,7 +188,7 @@ class StoredRun:
         facts = TaskFacts(**{"size": size, "original": size, **fields})
         has_judges = bool(self.manifest["spec"].get("roles"))
         first = next(self._file(name).rows(), None) if self.is_imported or has_judges else None
-        doc = orjson.loads(first.doc) if first is not None else None
+        doc = from_json(first.doc) if first is not None else None
         return facts._replace(first=doc) if self.is_imported else facts._replace(columns=tuple(doc or ()))
 
     @property

@@ -29,7 +29,7 @@ MakeStopRule = Callable[[PreparedRun], StopRule | None]
 
 
 def simple_evaluate(
-    model: AnyModel | str,
+    model: AnyModel | str | None,
     model_args: YAMLValue = None,
     tasks: YAMLValue = None,
     *,
@@ -40,8 +40,8 @@ def simple_evaluate(
 ) -> JSONDict:
     """Evaluate a model on tasks; returns the content of results.json, with `samples` where they are logged.
 
-    `model` is a model object or a name of `assay ls models`; `model_role` has others by role. `options` are those of a run:
-    see RunConfig. `stop_rule` makes the rule that `stop_when` describes.
+    `model` is a model object, a name of `assay ls models`, or None where the tasks are graphs that ask none; `model_role` has
+    others by role. `options` are those of a run: see RunConfig. `stop_rule` makes the rule that `stop_when` describes.
     """
     own = {"log_samples": True, **options, "tasks": _listed(tasks), "model_args": model_args}
     return _with_failures_logged(_evaluate(model, own, task_manager, model_role, stop_rule))
@@ -63,7 +63,7 @@ def evaluate(
 
 
 def stored_run(
-    model: AnyModel | str,
+    model: AnyModel | str | None,
     options: YAMLMapping,
     *,
     task_manager: TaskManager | None = None,
@@ -93,14 +93,15 @@ class EvaluationResults(dict[str, Any]):
 
 
 def _evaluate(
-    model: AnyModel | str,
+    model: AnyModel | str | None,
     options: YAMLMapping,
     manager: TaskManager | None,
     roles: Mapping[str, AnyModel | YAMLValue] | None,
     stop_rule: MakeStopRule | None,
     watch: Watch | None = None,
 ) -> Evaluation:
-    if not isinstance(model, str) and not hasattr(model, "identity"):
+    is_object = model is not None and not isinstance(model, str)
+    if is_object and not hasattr(model, "identity"):
         what, fix = f"{model!r:.60} is neither a model nor the name of one", "give a name of `assay ls models`"
         raise ConfigError([Problem(Place("model"), what, fix)])
     if roles is not None and not isinstance(roles, Mapping):
@@ -120,10 +121,9 @@ def _evaluate(
     if watch is not None:  # of `assay.run`, which is stored
         config = in_runs_folder(config)
     metadata = parse_arguments(config.metadata or None, "metadata")
-    about = {} if isinstance(model, str) else {"model": ModelFacts.of_object(model, metadata)}
-    prepared = prepare_run(
-        config, manager or manager_of(config, **about), None if isinstance(model, str) else model, objects
-    )
+    under_test = None if model is None or isinstance(model, str) else model
+    about = {} if under_test is None else {"model": ModelFacts.of_object(under_test, metadata)}
+    prepared = prepare_run(config, manager or manager_of(config, **about), under_test, objects)
     rule = stop_rule(prepared) if stop_rule is not None else None
     return execute(prepared, watch, OutputOptions(keep_samples=config.log_samples and watch is None), rule)
 

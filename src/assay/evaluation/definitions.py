@@ -1,6 +1,6 @@
 """Definitions of tasks and groups: those of an earlier run loaded again, replaced by files, or changed on the command line."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -38,10 +38,12 @@ class Definitions(NamedTuple):
 def load_definitions(answers: "StoredAnswers", files: Sequence[str] = (), selected: Sequence[str] = ()) -> Definitions:
     """The definitions of the tasks of stored answers; `selected` are names, globs or groups. All problems at once."""
     manager, names = answers.manager, answers.names
-    loaded, problems = manager.attempt(answers.config.tasks)
+    loaded, problems = manager.attempt(answers.config.tasks, resolve=manager.resolve)
     tasks, groups = dict(loaded["tasks"]), dict(loaded["groups"])
+    unloaded = _unloaded(answers, groups, problems)
     for file in files:
-        _replace(tasks, groups, manager, file, names)
+        replaced = _replace(tasks, groups, manager, file, names)
+        unloaded = {name: why for name, why in unloaded.items() if name not in replaced}
     chosen = _chosen(selected, names, groups)
     what = "its definition is not found"
     if answers.left_out:
@@ -52,7 +54,8 @@ def load_definitions(answers: "StoredAnswers", files: Sequence[str] = (), select
     wrong = [Problem(Place(f"task {name!r}"), what, FIX) for name in chosen if name not in tasks]
     if wrong:
         raise ConfigError([*wrong, *(problem for problem in problems if problem.serious)])
-    left_out = {name: why for name, group in groups.items() if (why := _lacking(group, [*chosen, *answers.broken]))}
+    lacking = {name: why for name, group in groups.items() if (why := _lacking(group, [*chosen, *answers.broken]))}
+    left_out = {**unloaded, **lacking}
     return Definitions(
         {name: tasks[name] for name in chosen},
         {name: group for name, group in groups.items() if name not in left_out},
@@ -60,10 +63,27 @@ def load_definitions(answers: "StoredAnswers", files: Sequence[str] = (), select
     )
 
 
+def _unloaded(
+    answers: "StoredAnswers", groups: Mapping[str, Group[Task]], problems: Sequence[Problem]
+) -> dict[str, str]:
+    """The groups of the run that cannot be computed as they were, each with the reason."""
+    left_out: dict[str, str] = {}
+    serious = [problem for problem in problems if problem.serious]
+    for name, account in answers.results.get("assay", {}).get("groups", {}).items():
+        code = account.get("computed_by")
+        if name not in groups and serious:
+            left_out[name] = f"its definition cannot be loaded: {serious[0]}"
+        elif name in groups and code is not None and not groups[name].computes_own_numbers:
+            left_out[name] = (
+                f"{code}, which computed it, was set in Python: a file can name it, as `type: !function MODULE.GROUP`"
+            )
+    return left_out
+
+
 def _replace(
     tasks: dict[str, Task], groups: dict[str, Group[Task]], manager: TaskManager, file: str, names: Sequence[str]
-) -> None:
-    """Replace tasks and groups by those of a file that have the same names."""
+) -> Collection[str]:
+    """Replace tasks and groups by those of a file that have the same names; returns the names of its groups."""
     if not Path(file).is_file():
         raise ConfigError([Problem(Place("--with"), f"no file {file!r}", "give a YAML file of a task or group")])
     loaded = manager.load([str(Path(file).resolve())])
@@ -76,6 +96,7 @@ def _replace(
     for group in groups.values():
         group.children = [loaded["groups"].get(child.name, child) for child in group.children]
     groups.update(loaded["groups"])
+    return loaded["groups"]
 
 
 def _replacements(loaded: dict[str, Task], known: Mapping[str, Task]) -> dict[str, Task]:

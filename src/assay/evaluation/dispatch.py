@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from assay.config.run import RunConfig
 from assay.engine import Budget, Ended, Engine
 from assay.engine.drive import ResponseStore, TriedRequest
+from assay.engine.interrupts import interrupt
 from assay.evaluation.scoring import AnswerSource, UsageSummary
 from assay.models.protocol import AnyModel, Remote
 from assay.runs.cache import Cache, CachedJournal
@@ -70,8 +71,10 @@ async def _drive(  # noqa: PLR0913  # the options of a run and its parts
     most = config.records_at_once
     if order is not None and most is None and not all(isinstance(model, Remote) for model in models.values()):
         most = max(AHEAD, sum(run.runnable.size for run in runs) // PARTS)
-    engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, most)
+    engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, most, config.resume_calls)
     engine.add_tried(tried)
+    for run in runs:
+        run.on_document = engine.end_document
     if order is None:
         await engine.run(plans_of(runs, _early(config, models, runs)), end_plan)
     else:
@@ -137,7 +140,7 @@ def _outer_loop_left() -> Iterator[None]:
 
 
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # the shape of a handler
-    raise KeyboardInterrupt
+    interrupt(signal_number)
 
 
 @contextmanager

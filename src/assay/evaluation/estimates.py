@@ -24,8 +24,9 @@ def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> ResultsJSON:
     config, like_lm_eval = prepared.config, prepared.config.compat == "lm-eval"
     tasks = {run.runnable.task.name: task_result(run, config.bootstrap_iters or 0, like_lm_eval) for run in runs}
     ordered = bottom_up(prepared.groups)
-    numbers = group_numbers(ordered, tasks, like_lm_eval=like_lm_eval)
-    groups = [group_result(group, tasks, numbers[group.name]) for group in ordered]
+    scored = () if config.predict_only else ordered
+    numbers = group_numbers(scored, tasks, like_lm_eval=like_lm_eval)
+    groups = [group_result(group, tasks, numbers.get(group.name)) for group in ordered]
     account = assay_section(list(tasks.values()), groups, prepared.broken, config.max_failed, interval)
     return {**lm_eval_results(list(tasks.values()), groups), "assay": account}
 
@@ -96,9 +97,11 @@ def _points(curve: Sequence[CurvePoint]) -> list[JSONDict]:
 
 
 def group_result(
-    group: Group[Task], tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]
+    group: Group[Task], tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate] | None
 ) -> GroupResult:
-    entries = group.config.aggregate_metric_list or ()
+    """The result of a group; `numbers` is None in a run that scores nothing."""
+    entries = () if numbers is None else group.config.aggregate_metric_list or ()
+    numbers = numbers or {}
     return GroupResult(
         name=group.name,
         alias=group.alias,
@@ -121,7 +124,15 @@ def group_result(
         },
         shares=shares(tasks, numbers),
         failed={key: row.reason for key, row in numbers.items() if isinstance(row, FailedRow)},
+        computed_by=computed_by(group),
     )
+
+
+def computed_by(group: Group[Task]) -> str | None:
+    """The class of the user's that computes a group's numbers, in place of its configuration."""
+    if not group.computes_own_numbers:
+        return None
+    return type(group.aggregator if group.has_own_aggregator else group).__name__
 
 
 def shares(tasks: Mapping[str, MemberResult], numbers: Mapping[ScoreKey, Estimate]) -> dict[ScoreKey, list[Share]]:

@@ -3,17 +3,19 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.catalog.selection import GRAPH_FILE, graph_file
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.reading import GraphFile
-from assay.graphs.sygra import clone_around
 from assay.models.protocol import AnyModel, Remote
 from assay.records import Message, Prompt, Response
 from assay.tasks import TaskManager
 from assay.tasks.kinds import FindDefinition
 from assay.tasks.settings import GraphSettings
+
+if TYPE_CHECKING:
+    from assay.graphs.reading import GraphFile
 
 
 def graph_settings(
@@ -48,7 +50,10 @@ def _siblings(name: str, starts: Sequence[Path]) -> list[str]:
 def read_inner(manager: TaskManager) -> FindDefinition:
     """Return the function that finds a subgraph by task name, dotted name, folder or file."""
 
-    def read(name: str, place: Place) -> GraphFile:
+    def read(name: str, place: Place) -> "GraphFile":
+        from assay.graphs.reading import GraphFile  # imported for a graph that has another inside
+        from assay.graphs.sygra import clone_around
+
         folder = Path(place.file).resolve().parent
         ways = (folder / name, folder / name / GRAPH_FILE)
         top = clone_around(folder)

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from assay.catalog.selection import graph_file
 from assay.config.arguments import parse_arguments
@@ -160,6 +161,30 @@ RUN_KEYS = (
 
 
 def task_digest(runnable: Runnable) -> str:
-    """Digest of a task: its settings and its data."""
-    settings = {key: str(value) for key, value in runnable.described().items()}
+    """Digest of a task: its settings and its data, whatever becomes of its tool calls when the run is resumed."""
+    described = runnable.described()
+    if runnable.task.definition is not None:
+        described = _without_resume_rules(described)
+    settings = {key: str(value) for key, value in described.items()}
     return digest("\n".join([repr(sorted(settings.items())), runnable.fingerprint]).encode())
+
+
+def _without_resume_rules(value: YAMLValue) -> Any:
+    """The settings of a graph without those that say which tool calls a resumed run makes again: they do not change what is
+    measured."""
+    if isinstance(value, Mapping):
+        plain = {key: _without_resume_rules(inner) for key, inner in value.items()}
+        return (
+            {**plain, "tools": [*map(_without_rules, plain["tools"])]}
+            if isinstance(plain.get("tools"), list)
+            else plain
+        )
+    return [*map(_without_resume_rules, value)] if isinstance(value, list | tuple) else value
+
+
+def _without_rules(tool: YAMLValue) -> YAMLValue:
+    """A tool of a node, as its name where nothing else is left."""
+    if not isinstance(tool, Mapping):
+        return tool
+    left = {key: value for key, value in tool.items() if key not in ("repeatable", "on_resume")}
+    return left["name"] if left.keys() == {"name"} else left

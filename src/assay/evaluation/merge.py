@@ -22,7 +22,7 @@ from assay.graphs.output import GraphFiles
 from assay.graphs.spec import Record
 from assay.records import JSONDict
 from assay.registry import load_plugins
-from assay.runs.folder import CHECKSUMS, RunFolder, difference, open_run
+from assay.runs.folder import CHECKSUMS, WAS_CUT_OFF, RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
 from assay.runs.results import ManifestJSON, ResultsJSON, total_usage
 from assay.runs.samples.reader import ReplayedSample
@@ -36,7 +36,7 @@ from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Shard
 
 OWN = ("format", "created", "spec", "spec_digest", "status", "requests", "finished", "tasks", "options", "command",
-       CHECKSUMS, SIGNATURE)  # fmt: skip
+       WAS_CUT_OFF, CHECKSUMS, SIGNATURE)  # fmt: skip
 """Keys of a manifest that belong to one shard alone, or that the merged run writes itself."""
 
 
@@ -80,6 +80,9 @@ def merge(
     parts = _in_order([StoredRun.of(Path(folder), include_path) for folder in folders])
     shards = Shards(parts[0].run, include_path, parts)
     loaded = load_definitions(shards)
+    if loaded.left_out:
+        fix = "restore the definition that the shards were run with"
+        raise ConfigError([Problem(Place(f"group {name!r}"), why, fix) for name, why in loaded.left_out.items()])
     refuse_unsafe(loaded.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
     prepared = prepare_to_score(shards, loaded, shards.config)
     _refuse_changed(shards, prepared.tasks, [*prepared.helper_files, *load_plugins(shards.config.plugins)])
@@ -208,6 +211,7 @@ def _facts(shards: Shards) -> ManifestJSON:
         **with_signature(options),
         "tasks": {name: shards.facts(name)._asdict() for name in first["tasks"]},
         "merged": [str(part.folder.resolve()) for part in shards.parts],
+        **({WAS_CUT_OFF: True} if any(part.manifest.get(WAS_CUT_OFF) for part in shards.parts) else {}),
     }
 
 

@@ -15,7 +15,7 @@ from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig, options_where
 from assay.config.serve_command import ServeCommand, found_program
 from assay.engine.retry import retry_before_run
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, SelfExplanatory
 from assay.evaluation.dispatch import run_async
 from assay.evaluation.replicas import FleetOptions, fleet_options, open_model
 from assay.late import late
@@ -32,6 +32,7 @@ from assay.scoring.scorer import Scorer
 from assay.scoring.scorer_models import models_of
 from assay.tasks.preflight import MEANING, check_model, check_over_length, check_roles, check_template
 from assay.tasks.runnable import Runnable
+from assay.user_code import user_code
 
 if TYPE_CHECKING:
     from assay.evaluation.prepare import PreparedRun
@@ -50,6 +51,9 @@ class ModelPool:
     ) -> None:
         self.config, self.roles = config, dict(roles or {})
         self.opened: dict[str, AnyModel] = {}
+        self.renders = True
+        """Whether prompts of a run with a chat template are rendered; otherwise they stay messages, which every model renders
+        as it is asked."""
         self.answers_for_graphs = config.model_named or model is not None
         self._under_test = model
         self._of_caller = [model, *self.roles.values()]
@@ -76,7 +80,7 @@ class ModelPool:
         return self._under_test
 
     def chat_template(self, messages: tuple[Message, ...], opened: bool) -> Prompt:
-        return self.under_test().chat_template(messages, opened)
+        return self.under_test().chat_template(messages, opened) if self.renders else messages
 
     def fits(self, texts: Sequence[str], generated: int) -> bool:
         """Whether prompts fit the model together with this many generated tokens."""
@@ -113,6 +117,15 @@ class ModelPool:
         named = {*(self.config.model_role or {}), *self.roles}
         asked = [task.models() for task in tasks]
         return models_of({role: None if role in named else model for role, model in each.items()} for each in asked)
+
+
+def takes_messages(model: AnyModel) -> bool:
+    """Whether a model is sent conversations as messages: its server has the chat template."""
+    try:
+        with user_code("the chat template"):
+            return not isinstance(model.chat_template((Message("user", "Hello"),), True), str)
+    except SelfExplanatory:  # it has none, or it refuses this conversation
+        return False
 
 
 def _unneeded(config: RunConfig, tasks: Sequence[Runnable]) -> AnyModel | None:
@@ -291,8 +304,11 @@ def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> 
         for role in () if scorer.members else scorer.models():
             need = scorer.need(role)
             if not getattr(models[role].can, need):
-                what = f"scorer {scorer.name!r} needs a model that can {MEANING[need]}"
-                fix = f"give the role {role!r} another model than {models[role].name!r}"
+                what = (
+                    f"scorer {scorer.name!r} needs a model that can {MEANING[need]}, and {models[role].name!r} cannot"
+                )
+                what += models[role].can.why_not(need)
+                fix = f"give the role {role!r} another model"
                 raise ConfigError([Problem(Place(f"model_role.{role}"), what, fix)])
 
 

@@ -4,25 +4,28 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.catalog.roots import installed_folders
-from assay.compat.class_task import ClassTask
+from assay.catalog.selection import looks_like_path
 from assay.compat.evaluate_names import find_metric
 from assay.compat.modules import HelperCode, seen_dotted
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLValue
 from assay.config.run import RunConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.config.task import template_slips
+from assay.errors import ConfigError, Place, Problem, grouped
 from assay.evaluation.definitions import Definitions
 from assay.evaluation.graphs import graph_settings, read_inner
 from assay.evaluation.models import ModelPool
 from assay.groups import Group
 from assay.records import Function
 from assay.registry import load_plugins
+from assay.runs.results import tasks_text
 from assay.samples.prompt import Chat, InvalidTemplate, RenderError
-from assay.samples.rows import DataError
+from assay.samples.rows import DataError, HubError
 from assay.scoring.scorer import Scorer
 from assay.tasks import Task, TaskManager
 from assay.tasks.documents import open_splits, parse_shard
@@ -30,13 +33,14 @@ from assay.tasks.kinds import FindDefinition, kind_of
 from assay.tasks.preflight import check_samples, ready_groups, refuse_unsafe
 from assay.tasks.prepare import prepare as prepare_yaml
 from assay.tasks.prompt_checks import placed
-from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Helpers, Settings, preserved_random, seed_random
 from assay.tasks.validate import LoadedCode, validate
 
 if TYPE_CHECKING:
+    from assay.compat.class_task import ClassTask
     from assay.evaluation.answers import StoredAnswers
+    from assay.tasks.rescore import TaskFacts
 
 Bind = Callable[[Task, HelperCode], Runnable]
 
@@ -50,6 +54,10 @@ class Prepared:
     groups: Sequence[Group[Task]]
     broken: Mapping[str, str]
     helper_files: Sequence[Path]
+
+    @cached_property
+    def has_several_graphs(self) -> bool:
+        return sum(task.task.definition is not None for task in self.tasks) > 1
 
     @property
     def scorers(self) -> list[Scorer]:
@@ -113,9 +121,16 @@ def find_problems(manager: TaskManager, config: RunConfig, specs: YAMLValue, *, 
 def _check_class(task: Task, settings: Settings, helpers: Helpers) -> None:
     """Make a class task, where its data is here; else only its class."""
     if open_splits(task, task.config, settings, helpers).data.is_local:
-        ClassTask.of(task, settings, helpers).check_first()
+        _class_task(task, settings, helpers).check_first()
     elif task.config.class_ is not None:
         helpers.resolve(task.config.class_)
+
+
+def _class_task(task: Task, settings: Settings, helpers: Helpers) -> "ClassTask":
+    """Bind a task that is a Python class. Few tasks are, so what that needs is imported here."""
+    from assay.compat.class_task import ClassTask
+
+    return ClassTask.of(task, settings, helpers)
 
 
 def helper_code(config: RunConfig) -> HelperCode:
@@ -137,11 +152,9 @@ def prepare(definitions: Definitions, manager: TaskManager, models: ModelPool, s
     if not bound.tasks:
         raise ConfigError(bound.problems or [Problem(Place("tasks"), "the selection has no tasks", "name others")])
     groups = list(definitions.groups.values())
-    if config.predict_only:
-        for group in groups:
-            group.config = dataclasses.replace(group.config, aggregate_metric_list=None, group_scorer=None)
-    with every_problem(config, manager):
-        ready_groups(groups, bound.tasks, bound.resolve, lenient=settings.like_lm_eval)
+    if not config.predict_only:
+        with every_problem(config, manager):
+            ready_groups(groups, bound.tasks, bound.resolve, lenient=settings.like_lm_eval)
     return PreparedRun(
         config=config,
         tasks=bound.tasks,
@@ -156,6 +169,8 @@ def prepare(definitions: Definitions, manager: TaskManager, models: ModelPool, s
 
 def prepare_to_score(answers: "StoredAnswers", definitions: Definitions, config: RunConfig) -> Prepared:
     """Bind tasks to answers that are stored. A class task needs its data to be created at all."""
+    from assay.tasks.rescore import prepare_scoring
+
     settings = _scoring_settings(config)
     facts = {name: _facts(answers, task) for name, task in definitions.tasks.items()}
 
@@ -164,7 +179,7 @@ def prepare_to_score(answers: "StoredAnswers", definitions: Definitions, config:
         if kind is not None:
             return kind.prepare_scoring(task, settings, code.helpers(), facts[task.name])
         if _is_for_lm_eval(task, code):
-            return ClassTask.of(task, settings, code.helpers())
+            return _class_task(task, settings, code.helpers())
         return prepare_scoring(task, settings, code.helpers(), facts[task.name])
 
     bound = _bind_all(definitions.tasks.values(), settings, config, bind)
@@ -174,7 +189,7 @@ def prepare_to_score(answers: "StoredAnswers", definitions: Definitions, config:
     return Prepared(config=config, tasks=bound.tasks, groups=groups, broken=broken, helper_files=bound.helper_files)
 
 
-def _facts(answers: "StoredAnswers", task: Task) -> TaskFacts:
+def _facts(answers: "StoredAnswers", task: Task) -> "TaskFacts":
     facts = answers.facts(task.name)
     return facts if task.definition is None else facts._replace(first=answers.record(task.name))
 
@@ -209,7 +224,11 @@ def _scoring_settings(config: RunConfig) -> Settings:
 
 
 def _settings(config: RunConfig) -> Settings:
-    return Settings(config, parse_arguments(config.gen_kwargs, "gen_kwargs"), parse_shard(config.shard))
+    params = parse_arguments(config.gen_kwargs, "gen_kwargs")
+    wrong = [Problem(Place("--gen_kwargs"), f"{path[0]}: {what}", fix) for path, what, fix in template_slips(params)]
+    if wrong:
+        raise ConfigError(wrong)
+    return Settings(config, params, parse_shard(config.shard))
 
 
 class _Bound(NamedTuple):
@@ -236,13 +255,24 @@ def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind
         try:
             bound.append(bind(task, code))
         except (DataError, RenderError) as error:
-            broken[task.name] = str(error)
-            reasons.append(error.problem or Problem(Place(f"task {task.name!r}"), str(error)))
+            broken[task.name] = str(error) + (_fetching(config, task) if isinstance(error, HubError) else "")
+            reasons += [error.problem] if error.problem is not None else []
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
+    with_place = {str(problem) for problem in reasons}
+    for names, reason in grouped((name, why) for name, why in broken.items() if why not in with_place):
+        place = Place(f"task {names[0]!r}" if len(names) == 1 else tasks_text(names))
+        reasons.append(Problem(place, reason))
     return _Bound(bound, broken, code.files, code.resolve, reasons)
+
+
+def _fetching(config: RunConfig, task: Task) -> str:
+    """The command that gets the data of what was asked for, on a machine that reaches the hub."""
+    named = [spec for spec in config.tasks if isinstance(spec, str) and not looks_like_path(spec)]
+    names = " ".join(named).replace(",", " ") if len(named) == len(config.tasks) else task.name
+    return f"; with a network `assay fetch {names} --data_dir data` gets it"
 
 
 def _is_for_lm_eval(task: Task, code: HelperCode) -> bool:
@@ -260,7 +290,7 @@ def _bind(task: Task, settings: Settings, code: HelperCode, find: FindDefinition
     if not _is_for_lm_eval(task, code):
         return prepare_yaml(task, settings, code.helpers())
     try:
-        class_task = ClassTask.of(task, settings, code.helpers())
+        class_task = _class_task(task, settings, code.helpers())
         class_task.refuse_media()
         with preserved_random():
             class_task.check_first()

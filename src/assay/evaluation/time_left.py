@@ -61,6 +61,10 @@ class Need(NamedTuple):
     seconds: float | None
 
 
+KnownKinds = dict[tuple[str, str], list[tuple[float, float]]]
+"""By kind and role of requests: the requests per document and the seconds of each task that has been measured."""
+
+
 class LaneSpeed:
     """The speed of a role: seconds of latency that are worked off in a second, which is the number of requests at once.
 
@@ -118,7 +122,8 @@ class TimeEstimator:
         if started < self._next:
             return self._last
         self._measure(run.engine, started)
-        needs = {id(each): list(self._needs(each, run)) for each in run.tasks}
+        known = self._known(run)
+        needs = {id(each): list(self._needs(each, run, known)) for each in run.tasks}
         self._last = self._summed(run, needs, started)
         self._next = started + max(MIN_SECONDS, (time.monotonic() - started) / SHARE)
         return self._last
@@ -164,7 +169,7 @@ class TimeEstimator:
         recent = known[-RECENT:] if known else ()
         return sum(recent) / len(recent) if recent else None
 
-    def _needs(self, run: TaskRun, progress: RunProgress) -> Iterator[Need]:
+    def _needs(self, run: TaskRun, progress: RunProgress, known: KnownKinds) -> Iterator[Need]:
         """Requests that a task still needs, by role."""
         task, engine, name = run.runnable, progress.engine, run.runnable.task.name
         counts = engine.task_counts.get(name)
@@ -180,25 +185,23 @@ class TimeEstimator:
             per_document = _per_document(role, counts, is_graph=is_graph)
             seconds = self._latency(engine, name, role)
             if per_document is None or seconds is None:
-                alike = self._of_kind(kind, role, progress)
+                alike = _alike(kind, known.get((kind, role), ()))
                 per_document = alike[0] if per_document is None and alike is not None else per_document
                 seconds = alike[1] if seconds is None and alike is not None else seconds
             yield Need(role, kind, _requests_left(task, role, counts, per_document), seconds)
 
-    def _of_kind(self, kind: str, role: str, progress: RunProgress) -> tuple[float, float] | None:
-        """Requests per document and seconds of other tasks of a kind; None where none is known, or they differ much."""
-        known: list[tuple[float, float]] = []
+    def _known(self, progress: RunProgress) -> KnownKinds:
+        """What has been measured of each kind of request, in one pass over the tasks: there may be thousands."""
+        known: KnownKinds = {}
         for each in progress.tasks:
             task, name = each.runnable, each.runnable.task.name
             counts = progress.engine.task_counts.get(name)
-            if counts is None or self._kind(task, role) != kind:
-                continue
-            seconds = self._latency(progress.engine, name, role)
-            per_document = _per_document(role, counts, is_graph=task.task.definition is not None)
-            if seconds is not None and per_document is not None:
-                known.append((per_document, seconds))
-        is_enough = len(known) >= (MIN_TEXTS if kind.startswith(TEXTS) else 1)
-        return known[-1] if is_enough and max(s for _, s in known) <= ALIKE * min(s for _, s in known) else None
+            for role in counts.asked if counts is not None else ():
+                seconds = self._latency(progress.engine, name, role)
+                per_document = _per_document(role, counts, is_graph=task.task.definition is not None)
+                if seconds is not None and per_document is not None:
+                    known.setdefault((self._kind(task, role), role), []).append((per_document, seconds))
+        return known
 
     def _kind(self, task: Runnable, role: str) -> str:
         name = task.task.name
@@ -246,6 +249,12 @@ class TimeEstimator:
                 continue
             speeds[role] = self._lanes[role].speed(engine.capacity(role))
         return speeds
+
+
+def _alike(kind: str, known: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Requests per document and seconds of other tasks of a kind; None where none is known, or they differ much."""
+    is_enough = len(known) >= (MIN_TEXTS if kind.startswith(TEXTS) else 1)
+    return known[-1] if is_enough and max(s for _, s in known) <= ALIKE * min(s for _, s in known) else None
 
 
 _ESTIMATORS: "WeakKeyDictionary[Engine, TimeEstimator]" = WeakKeyDictionary()

@@ -147,7 +147,8 @@ async def _try_all(
     is_known: Callable[[bytes], bool],
 ) -> list[TriedRequest]:
     tried: list[TriedRequest] = []
-    thinking, spent = False, 0.0
+    spent = 0.0
+    thinking: ServerModel | None = None
     for role, model in servers.items():
         own = [trial for trial in trials if trial.request.role == role]
         if not own:
@@ -163,12 +164,13 @@ async def _try_all(
                     await _refuse(model, trial, response)
                 elif response is not None:
                     _warn_without_usage(model, role, response)
-                    thinking |= isinstance(response, Text) and bool(response.reasoning or response.finish == UNFINISHED)
+                    if isinstance(response, Text) and (response.reasoning or response.finish == UNFINISHED):
+                        thinking = thinking or model
                     known = model.cost(response)
                     spent += estimate if known is None else known
                     tried.append(TriedRequest(key, role, trial.task, response, estimate))
-    if thinking:
-        warn_thinking(tasks)
+    if thinking is not None:
+        warn_thinking(tasks, thinking)
     return tried
 
 

@@ -13,7 +13,7 @@ from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.dispatch import Watch
 from assay.evaluation.flow import execute, prepare_run
-from assay.evaluation.models import ModelPool, model_under_test, parse_role
+from assay.evaluation.models import ModelPool, model_under_test, parse_role, takes_messages
 from assay.evaluation.options import task_manager
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import MakeTaskRun, OutputOptions
@@ -81,12 +81,15 @@ def verify(
 ) -> Verified:
     """Ask two models the same, one after the other. Each is an object or a spec: `openai,model=x,…`.
 
-    Prompts are rendered once, with the first model's chat template. With an output path each has the folder of a run there,
+    Prompts are rendered once, with the first model's chat template; where one of the two takes messages, both get messages, and
+    each applies its own template. With an output path each has the folder of a run there,
     `a` and `b`, which is resumed.
     """
     configs = [_config(config, each, side) for each, side in zip((first, second), SIDES, strict=True)]
     prepared = prepare_run(configs[0], task_manager(configs[0]), None if isinstance(first, str) else first)
     models = prepared.models.under_test(prepared.tasks), second if not isinstance(second, str) else _second(configs[1])
+    as_messages = bool(config.apply_chat_template) and any(map(takes_messages, models))
+    prepared.models.renders = not as_messages
     tasks, left_out = _comparable(prepared.tasks, models)
     one = replace(prepared, tasks=tasks)
     other = replace(one, config=configs[1], models=ModelPool(configs[1], models[1]), started=time.time())
@@ -103,7 +106,7 @@ def verify(
         },
         left_out=left_out,
         broken=prepared.broken,
-        remarks=list(_remarks(config, models)),
+        remarks=list(_remarks(config, models, as_messages=as_messages)),
         count_tokens=_counter(models),
     )
 
@@ -180,7 +183,7 @@ def _obstacle(task: Runnable, models: tuple[AnyModel, AnyModel]) -> str:
     for side, model in zip(SIDES, models, strict=True):
         for need in sorted(task.needs):
             if not getattr(model.can, need):
-                return f"{side.upper()} ({model.name}) cannot {MEANING[need]}"
+                return f"{side.upper()} ({model.name}) cannot {MEANING[need]}{model.can.why_not(need)}"
     return ""
 
 
@@ -205,7 +208,7 @@ def _answered(recorded: Sequence[RecordedTask], repeated: Sequence[RecordedTask]
                 yield AnsweredTwice(one.runnable.task.name, sample, answers, other.answers[number][1])
 
 
-def _remarks(config: RunConfig, models: tuple[AnyModel, AnyModel]) -> Iterator[str]:
+def _remarks(config: RunConfig, models: tuple[AnyModel, AnyModel], *, as_messages: bool) -> Iterator[str]:
     if models[0].identity == models[1].identity and getattr(models[0], "urls", None) == getattr(
         models[1], "urls", None
     ):
@@ -215,7 +218,9 @@ def _remarks(config: RunConfig, models: tuple[AnyModel, AnyModel]) -> Iterator[s
         yield f"A computes in {precisions[0]}, B in {precisions[1]}"
     for half in {"float16", "bfloat16"} & set(precisions):
         yield f"{half} is coarse: give dtype=float32 (by default hf takes the dtype of config.json), or --precision {half}"
-    if config.apply_chat_template:
+    if as_messages:
+        yield "both were sent the same messages, and each applied its own chat template"
+    elif config.apply_chat_template:
         yield "prompts were made with A's chat template, and B was sent the same text"
 
 

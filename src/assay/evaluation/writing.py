@@ -1,6 +1,6 @@
 """Write a run: its folder, the samples of each task as they are scored, and the results at the end."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,11 +27,11 @@ from assay.models.protocol import AnyModel, Remote
 from assay.records import JSONDict
 from assay.redaction import is_same
 from assay.registry import USED
-from assay.runs.folder import MANIFEST, NoRun, RunError, RunFolder, as_written, open_run
+from assay.runs.folder import MANIFEST, WAS_CUT_OFF, NoRun, RunError, RunFolder, as_written, open_run
 from assay.runs.journal import Journal
 from assay.runs.live import LiveFolder
 from assay.runs.results import ManifestJSON, ResultsJSON
-from assay.runs.run import Run, holds_run, output_folder, run_name
+from assay.runs.run import Run, holds_run, output_folder, run_name, with_doubt
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
 from assay.runs.storage import Announce, is_url, local_folder, uploaded, working_folder
@@ -98,7 +98,8 @@ class RunOutput:
     def write(self, results: ResultsJSON, scored: ScoredTasks) -> Evaluation:
         config, usage = self.prepared.config, scored.usage
         numbers = {key: value for key, value in results.items() if key != "assay"}
-        logged = {"samples": {name: sample_log(config, name, kept) for name, kept in self.samples.items()}}
+        unread: Any = {name: partial(sample_log, config, name, kept) for name, kept in self.samples.items()}
+        logged = {"samples": SampleLogs(unread)}
         complete = {
             **numbers,
             **(logged if self.options.keep_samples else {}),
@@ -109,8 +110,12 @@ class RunOutput:
         if self.folder is None:
             return Evaluation(complete, None, scored.runs)
         written = {key: value for key, value in complete.items() if key != "samples"}
+        if usage.account.get("unanswered"):
+            self.folder.manifest[WAS_CUT_OFF] = True
         self.folder.finish(written, complete["assay"]["status"], usage.requests)
-        return Evaluation(complete, self.folder.path, scored.runs)
+        account = with_doubt(usage.account, self.folder.manifest)
+        shown = {**complete, "assay": {**complete["assay"], **({"account": account} if account else {})}}
+        return Evaluation(shown, self.folder.path, scored.runs)
 
 
 @contextmanager
@@ -237,8 +242,7 @@ def all_of(sinks: Sequence[Keep]) -> Keep | None:
 
 def file_label(task: Runnable, prepared: Prepared) -> str:
     """The prefix of a graph's files: the run's name, and the task's where the run has more than one graph."""
-    named_by_task = sum(each.task.definition is not None for each in prepared.tasks) > 1
-    names = [prepared.config.run_name or "", task.task.name if named_by_task else ""]
+    names = [prepared.config.run_name or "", task.task.name if prepared.has_several_graphs else ""]
     return "".join(f"{file_name(name)}_" for name in names if name)
 
 
@@ -247,6 +251,33 @@ def sample_log(config: RunConfig, task: str, kept: Sequence[SampleRecord]) -> li
     records = [list(lm_eval_records(k, logged_id(config, task, n, k.sample.doc_id))) for n, k in enumerate(kept)]
     filters = max(map(len, records), default=0)
     return [by_filter[number] for number in range(filters) for by_filter in records if number < len(by_filter)]
+
+
+class SampleLogs(dict[str, list[JSONDict]]):
+    """The samples of tasks as lm-eval logs them. Those of a task are made when they are read first: most callers read none.
+
+    Until then a task has the function that makes them; whatever reads a dict by its methods sees lists, also `json`, `pickle`
+    and `dict` itself.
+    """
+
+    def __getitem__(self, task: str) -> list[JSONDict]:
+        samples = super().__getitem__(task)
+        if isinstance(samples, partial):
+            samples = self[task] = samples()
+        return samples
+
+    def __iter__(self) -> Iterator[str]:  # one of our own: without it `dict` and `**` would copy what is inside
+        return super().__iter__()
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, list[JSONDict]]]]:
+        return dict, (dict(self),)
+
+    get, items, values = Mapping.get, Mapping.items, Mapping.values  # type: ignore[assignment]
+    pop, popitem, setdefault = MutableMapping.pop, MutableMapping.popitem, MutableMapping.setdefault
+    __eq__, __ne__ = Mapping.__eq__, object.__ne__
 
 
 def logged_id(config: RunConfig, task: str, number: int, doc_id: int) -> int:

@@ -13,12 +13,12 @@ from typing import IO, Any
 
 import orjson
 
-from assay.errors import Place, Problem
+from assay.errors import Place, Problem, some
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.redaction import environment_secrets, without_secrets
-from assay.runs.files import make_folder, replace_file, replace_folder
+from assay.runs.files import make_folder, new_file, replace_folder
 from assay.runs.folder import (
     CHECKSUMS,
     LINK_OUTSIDE,
@@ -180,8 +180,7 @@ MOMENT = (1980, 1, 1, 0, 0, 0)
 
 def write_archive(path: Path, members: Iterable[tuple[str, bytes | IO[bytes]]]) -> None:
     """Write a zip in one move, of texts or of files that are read from their start; the same members give the same bytes."""
-    part = path.with_name(f".{path.name}.part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as file:
+    with new_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as file:
         for name, content in members:
             about = zipfile.ZipInfo(name, MOMENT)
             about.compress_type, about.external_attr, about.create_system = zipfile.ZIP_DEFLATED, 0o644 << 16, 3
@@ -191,7 +190,6 @@ def write_archive(path: Path, members: Iterable[tuple[str, bytes | IO[bytes]]]) 
                 else:
                     content.seek(0)
                     shutil.copyfileobj(content, out)
-    replace_file(part, path)
 
 
 SMALL, GROWS = 64 << 20, 200
@@ -205,8 +203,10 @@ MEMBER = re.compile(
 
 
 def unpack(archive: Path, target: Path) -> JSONDict:
-    """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json. A folder that this archive was
+    unpacked to stays as it is."""
+    is_there = target.exists() and (not target.is_dir() or any(target.iterdir()))
+    if is_there and not (target / NOTE).is_file():
         raise RunError([Problem(Place(str(target)), "the folder is not empty", "choose a new folder")])
     if archive.exists() and not archive.is_file():  # a pipe would be waited for
         raise _refused(archive, "is not a regular file")
@@ -218,6 +218,9 @@ def unpack(archive: Path, target: Path) -> JSONDict:
             _check(part, archive)
             run = _opened(part, archive)
             _note_paths(part)
+            if is_there:
+                _refuse_other(part, target)
+                return dict(run.results)
             part.chmod(0o755)
             if target.exists():
                 target.rmdir()
@@ -225,6 +228,21 @@ def unpack(archive: Path, target: Path) -> JSONDict:
     except (OSError, RuntimeError, UnicodeError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: a password
         raise _refused(archive, f"cannot be unpacked: {getattr(error, 'strerror', None) or error}") from None
     return dict(run.results)
+
+
+def _refuse_other(part: Path, target: Path) -> None:
+    """Refuse a folder that another archive was unpacked to, or whose files have changed since; people may have added labels."""
+    if (part / NOTE).read_bytes() != (target / NOTE).read_bytes():
+        raise RunError([Problem(Place(str(target)), "the folder holds another run", "choose a new folder")])
+    names = sorted(path.relative_to(part).as_posix() for path in part.rglob("*") if path.is_file())
+    changed = [name for name in names if not _is_same(part / name, target / name)]
+    if changed:
+        what = f"the folder holds this run, and {some(changed)} {'have' if len(changed) > 1 else 'has'} changed"
+        raise RunError([Problem(Place(str(target)), what, "choose a new folder")])
+
+
+def _is_same(unpacked: Path, there: Path) -> bool:
+    return there.is_file() and (unpacked.name in (LABELS, OLD_LABELS) or _hash(unpacked) == _hash(there))
 
 
 def _refused(archive: Path, what: str) -> RunError:

@@ -13,7 +13,7 @@ from assay.exchange.lm_eval import export_lm_eval
 from assay.exchange.trackers import export_hub, export_mlflow, export_trackio, export_wandb, result_values
 from assay.records import AnyJSON, JSONObject, arguments
 from assay.registry import Table, must_be_callable, read_signature, refused
-from assay.runs.files import replace_file
+from assay.runs.files import new_file
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.records import SampleRecord
 
@@ -91,14 +91,12 @@ def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[AnyJS
     from pyarrow import parquet
 
     schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in columns.items()])
-    part = path.with_suffix(".parquet.part")
-    with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
+    with new_file(path) as part, parquet.ParquetWriter(part, schema, compression="zstd") as writer:
         for batch in _batches(rows):
             arrays = [
                 pa.array(column, field.type) for column, field in zip(zip(*batch, strict=True), schema, strict=True)
             ]
             writer.write_table(pa.table(arrays, schema=schema))
-    replace_file(part, path)
     return path
 
 

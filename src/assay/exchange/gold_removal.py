@@ -10,6 +10,7 @@ from assay.errors import some
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.run import Run
 from assay.runs.samples.decode import rows_of
+from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.writer import GroupWriter, row_arrays
 
@@ -96,11 +97,11 @@ class TaskRemoval:
 
     def row(self, row: StoredSample) -> StoredSample:
         """A row without right answers."""
-        golds = [orjson.loads(text) for text in (row.target, row.gold) if text is not None]
+        golds = [from_json(text) for text in (row.target, row.gold) if text is not None]
         return row._replace(
             target="null",
             gold=None,
-            doc=self._doc(orjson.loads(row.doc), golds),
+            doc=self._doc(from_json(row.doc), golds),
             prefix=self._shared(row.prefix),
             prompt=self._question(row.prompt, has_prefix=bool(row.prefix)),
             requests=self._requests(row.requests, golds),

@@ -91,9 +91,9 @@ def _write_samples(samples: SampleFile, path: Path) -> str:
         for kept in samples.records():
             writer.add(kept)
         writer.end()
+        writer.place()
     finally:
         writer.abandon()
-    writer.place()
     return hashlib.sha256("".join(each for parts in hashes.values() for each in parts).encode()).hexdigest()
 
 

@@ -71,6 +71,7 @@ def _shared_arguments(config: RunConfig, arguments: YAMLMapping, states: Sequenc
     command = ServeCommand.parse(config.serve or "")
     known = parameters(backend(config.model))
     shared = {"num_concurrent": int(str(known["num_concurrent"])) * len(states), **arguments}
+    shared["proxy"] = "off"  # the nodes of a cluster are near, wherever its environment sends requests
     if command.api_key is not None:
         shared.setdefault("api_key", command.api_key)
     if not shared.get("model") and not shared.get("pretrained"):

@@ -4,10 +4,11 @@ import json
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
+from assay.graphs.contexts import run_calls
 from assay.graphs.history import HISTORY
 from assay.graphs.nodes import LlmNode, answers
 from assay.graphs.tools import as_mapping
-from assay.graphs.walk import Costs, NodeFailed, State, Steps, Updates, Walk
+from assay.graphs.walk import Costs, NodeFailed, State, Steps, UnfinishedAgent, Updates, Walk
 from assay.records import (
     Call,
     Failed,
@@ -66,7 +67,8 @@ class AgentNode(LlmNode):
             asked = tuple(map(tool_call_of, response.calls))
             messages = (*messages, Message("assistant", response.text, asked))
             messages += tuple((yield from self._called(asked, walk, (turn, usage["turns"]), response, calls)))
-        raise NodeFailed(f"the agent {self.name!r} still called tools after {self.max_turns} turns")
+        said = {**self._trajectory(messages, calls, usage), self.key: response.text}
+        raise UnfinishedAgent(f"the agent {self.name!r} still called tools after {self.max_turns} turns", said)
 
     def _trajectory(self, messages: Sequence[Message], calls: Sequence[JSONDict], usage: JSONDict) -> Updates:
         return {
@@ -100,7 +102,7 @@ class AgentNode(LlmNode):
             for position, (each, runs) in enumerate(zip(read, can_run, strict=True))
             if runs
         ]
-        results = iter((yield requested) if requested else ())
+        results = iter((yield from run_calls(requested)) if requested else ())
         messages: list[Message] = []
         for each, runs in zip(read, can_run, strict=True):
             missing = Returned(None, error=f"there is no such tool, or its arguments cannot be read: {each['name']}")

@@ -19,6 +19,7 @@ from assay.registry import dress
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.statistics.classes import macro_influence, macro_score, score_of_counts
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k
+from assay.user_code import is_overridden
 
 
 class Tally(Protocol):
@@ -79,7 +80,7 @@ class AggregatorMetric:
 
     def calculate(self, results: Sequence[UnitMetricResult]) -> JSONDict:
         """Return the numbers of these unit results."""
-        if type(self).tally is AggregatorMetric.tally:
+        if not is_overridden(self, "tally", AggregatorMetric):
             raise NotImplementedError(f"{type(self).__name__} has neither `tally` nor `calculate`")
         return tallied(self, results)
 

@@ -6,6 +6,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType, UnionType
 from typing import Any
 
@@ -17,6 +18,7 @@ from assay.graphs.history import ChatMessage, History
 from assay.graphs.judge_node import JudgedNode, JudgeMetric
 from assay.graphs.models import GraphModels
 from assay.graphs.reading import GraphFile, output_keys
+from assay.graphs.shared_state import SharedObject
 from assay.graphs.spec import (
     END,
     START,
@@ -40,7 +42,7 @@ from assay.graphs.spec import (
     Value,
 )
 from assay.graphs.tools import NodeTool
-from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics
+from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics, unfinished_results
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
@@ -64,6 +66,10 @@ class GraphBinder:
     column: ReadColumn
     trail: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
+    shared: dict[int, SharedObject] = field(default_factory=dict)
+    """Objects of users' classes that all records share, by their ids."""
+    unfinished: list[Callable[[JSONDict, str], JSONDict]] = field(default_factory=list)
+    """See Graph. Like `shared`, it is also that of graphs within this one."""
 
     def bind(self, finish: Callable[[JSONDict], Record] = dict) -> Graph:
         """The graph; whatever is wrong with its names is raised, all of it together."""
@@ -81,7 +87,9 @@ class GraphBinder:
         keeps = any(map(_runs_user_code, nodes.values()))
         limits = self.file.config.graph_config.graph_properties.limits
         metered = None if limits == RecordLimits() else limits
-        return Graph(nodes, ways, ways[START], steps, finish, keeps, metered, self.models.settings.graphs.cost)
+        cost = self.models.settings.graphs.cost
+        shared = [*self.shared.values()]
+        return Graph(nodes, ways, ways[START], steps, finish, keeps, metered, cost, self.unfinished, shared)
 
     def _way(self, source: str) -> OutgoingEdges:
         """Where edges lead from a node."""
@@ -109,6 +117,7 @@ class GraphBinder:
         given, of which it must take one."""
         named: Any = self.helpers.dotted(name, self.folder, place)
         function, counts = _callable(named, name, place), [len(shape) for shape in shapes]
+        self._share(function)
         taken = _arguments(function)
         unbound = getattr(named, "apply", None) if isinstance(named, type) else None
         if unbound is not None and not _takes(taken, counts) and _takes(_arguments(unbound), counts):
@@ -119,19 +128,29 @@ class GraphBinder:
             raise ConfigError([Problem(place, what, "change its parameters")])
         return function
 
+    def _share(self, function: UserFunction) -> None:
+        """Note the object of a bound method: all records share it."""
+        owner = function.__self__ if inspect.ismethod(function) else None
+        if owner is not None and not isinstance(owner, type):
+            self.shared.setdefault(id(owner), SharedObject(owner))
+
     def _node(self, name: str, node: AnyNode) -> GraphNode:
         if isinstance(node, LambdaSpec):
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, ("node", "state"))
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
             if function is UnitMetrics.apply:
+                if not self.models.settings.like_sygra:  # where such a record fails
+                    self.unfinished.append(partial(unfinished_results, settings))
                 with suppress(ConfigError):  # reported where the node's metrics are checked
                     function = NodeMetrics.of(settings).apply
             if "unit_metrics_map" in settings and (judges := self._judges(settings)):
                 return JudgedNode(name, function, settings, asks=True, judges=judges)
             waits = inspect.iscoroutinefunction(function)
             own = str(getattr(function, "__module__", "")).startswith("assay.")
-            return nodes.LambdaNode(name, function, settings, waits, node.thread_safe and not waits and not own)
+            threads = node.thread_safe and not waits and not own
+            writes = () if self.models.settings.like_sygra else output_keys(node.output_keys)  # SyGra writes null
+            return nodes.LambdaNode(name, function, settings, waits, threads, writes)
         if isinstance(node, SamplerSpec):
             return self._sampler(name)
         if isinstance(node, SubgraphSpec):
@@ -211,7 +230,11 @@ class GraphBinder:
             reruns = each.on_resume == "rerun"
             node_tools |= {key: NodeTool(one.function, each.repeatable, reruns) for key, one in named_tools.items()}
             tools |= named_tools
+        for tool in tools.values():
+            self._share(tool.function)
         tool_params = parameters(tools, node.tool_choice) if tools else None
+        if node.tool_choice is not None:
+            self._refuse_two_choices(name)
         models = {
             label: self.models.generation_model(model, places[label], tool_params)
             for label, model in self.file.models[name].items()
@@ -226,6 +249,14 @@ class GraphBinder:
                 **shared, max_turns=node.max_turns, injected=injected, key=key, cost_of=self.models.settings.graphs.cost
             )
         return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
+
+    def _refuse_two_choices(self, name: str) -> None:
+        """Refuse tool_choice of a node and under its model's parameters: only one of them could be sent."""
+        for label, model in self.file.models[name].items():
+            if "tool_choice" in model.parameters:
+                path = ("models", label) if label else ("model",)
+                place = self.file.node_place(name, *path, "parameters", "tool_choice")
+                raise ConfigError([Problem(place, "tool_choice is written for the node, too", "remove one of them")])
 
     def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
         if node.post_process is None:
@@ -267,7 +298,15 @@ class GraphBinder:
             self.models.needs,
         )
         below = GraphBinder(
-            changed, models, self.helpers, folder, self.inner, self.column, (*self.trail, node.subgraph)
+            changed,
+            models,
+            self.helpers,
+            folder,
+            self.inner,
+            self.column,
+            (*self.trail, node.subgraph),
+            shared=self.shared,
+            unfinished=self.unfinished,
         )
         return nodes.SubgraphNode(name, below.bind())
 
@@ -422,9 +461,9 @@ def find_tools(
 
 
 def parameters(tools: Mapping[str, Tool], choice: str | Record | None) -> JSONDict:
-    """Return the request parameters that describe tools."""
+    """Return the request parameters that describe tools, and which of them must be called where the node says so."""
     described = [{"type": "function", "function": dict(tool.schema)} for tool in tools.values()]
-    return {"tools": described, "tool_choice": choice or "auto"}
+    return {"tools": described, **({"tool_choice": choice} if choice is not None else {})}
 
 
 def _tools(named: UserValue) -> Iterator[Tool]:

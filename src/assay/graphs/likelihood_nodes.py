@@ -120,7 +120,12 @@ def _likelihoods(
     """Return the log-likelihoods of requests, all asked at once."""
     responses = yield requests
     walk.take(requests, responses)
-    return [response for response in responses if isinstance(response, Likelihood)]  # the engine refuses any other
+    likelihoods = [
+        response for response in responses if isinstance(response, Likelihood)
+    ]  # the engine refuses any other
+    if any(likelihood.is_bound for likelihood in likelihoods):
+        raise NodeFailed("a text is not among the most likely next tokens that the server reports")
+    return likelihoods
 
 
 def _per(value: float, count: int) -> float:

@@ -228,6 +228,15 @@ MAX_TOKENS = 2048
 """How much a node may write where its parameters do not say."""
 
 
+TOOL_CHOICES = ("auto", "none", "required")
+
+
+def _tool_name(tool: object) -> str:
+    """The name of a tool or of a choice of one, as OpenAI's protocol has them; empty where there is none."""
+    function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
+
+
 @dataclass
 class GraphModels:
     """Finds the model that a node means; `backends` are those that the run must make, by role, as a run names them."""
@@ -249,7 +258,10 @@ class GraphModels:
         role, entry = self._role(model, place)
         parameters = entry.parameters if entry is not None else {}
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
-        params: dict[str, object] = {**parameters, **model.parameters, **self.settings.gen_kwargs, **(tools or {})}
+        written = {**parameters, **model.parameters, **self.settings.gen_kwargs}
+        params: dict[str, object] = {**({"tool_choice": "auto"} if tools else {}), **written, **(tools or {})}
+        if params.get("tool_choice") is not None:
+            params["tool_choice"] = self._tool_choice(params, place)
         params.setdefault("until", params.pop("stop", None) or [])
         if not any(key in params for key in LIMITS):
             params["max_tokens"] = MAX_TOKENS
@@ -259,6 +271,22 @@ class GraphModels:
         writing = lambda messages: write(role, messages)  # noqa: E731
         cleaned = self._cleaned(entry) if entry is not None else None
         return NodeModel(role, native, params, writing, structure, lambda: takes(role), cleaned)
+
+    def _tool_choice(self, params: Mapping[str, object], place: Place) -> object:
+        """The choice as OpenAI's protocol has it; one that is invalid, or names a tool that the node does not have, is refused."""
+        choice, tools = params["tool_choice"], params.get("tools")
+        known = [_tool_name(tool) for tool in tools] if isinstance(tools, list | tuple) else []
+        named = _tool_name(choice)
+        if not known:
+            what, fix = "tool_choice needs tools", "add `tools:` to the node, or remove it"
+        elif isinstance(choice, str) and choice not in TOOL_CHOICES and choice not in known:
+            what, fix = f"invalid tool_choice {choice!r}", did_you_mean(choice, [*TOOL_CHOICES, *known])
+        elif not isinstance(choice, str) and named not in known:
+            what = f"tool_choice must be {', '.join(TOOL_CHOICES)} or one of the node's tools, got {choice!r:.60}"
+            fix = f"write {{type: function, function: {{name: {known[0]}}}}}"
+        else:
+            return {"type": "function", "function": {"name": choice}} if choice in known else choice
+        raise ConfigError([Problem(place, what, fix)])
 
     def _cleaned(self, entry: ModelEntry) -> Callable[[str], str] | None:
         """The function that an entry changes every answer of its model with: `special_tokens` and `post_process`."""

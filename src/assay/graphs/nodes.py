@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
+from assay.graphs.contexts import run_calls
 from assay.graphs.history import HISTORY, ROLES, History, WantedCall, as_turn
 from assay.graphs.spec import Record, Value
 from assay.graphs.tools import NodeTool, as_mapping
@@ -128,12 +129,19 @@ class LambdaNode:
     settings: Record
     asks: bool = False
     threads: bool = False
+    writes: Sequence[str] = ()
+    """Keys that it declares: each must be among its updates."""
     _seconds: float | None = None
 
     def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
-        if self.threads:
-            return self._timed(state)
-        updates: Updates = self.function(self.settings, state)
+        updates: Updates = self._timed(state) if self.threads else self.function(self.settings, state)
+        return self._complete(updates)
+
+    def _complete(self, updates: Updates) -> Updates:
+        if self.writes and isinstance(updates, Mapping):
+            missing = next((key for key in self.writes if key not in updates), None)
+            if missing is not None:
+                raise NodeFailed(f"the node {self.name!r} did not write {missing!r}, which is one of its output_keys")
         return updates
 
     def _timed(self, state: State) -> Updates:
@@ -151,14 +159,13 @@ class LambdaNode:
         self.asks = self._seconds > BLOCKING
 
     def ask(self, state: State, walk: Walk) -> Steps:  # noqa: ARG002  # the shape of a node
-        [response] = yield [
-            Call(self._timed, (state,)) if self.threads else Call(self.function, (self.settings, state))
-        ]
+        call = Call(self._timed, (state,)) if self.threads else Call(self.function, (self.settings, state))
+        [response] = yield from run_calls([call])
         if isinstance(response, Failed):
             raise NodeFailed(f"the node {self.name!r}: {response.reason}")
         assert isinstance(response, Returned)
         updates: Updates = response.value
-        return updates
+        return self._complete(updates)
 
 
 @dataclass(frozen=True, slots=True)

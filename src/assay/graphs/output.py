@@ -20,7 +20,7 @@ from assay.graphs.sygra import clone_around
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Failed, JSONDict, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
-from assay.runs.files import replace_file, write_sink
+from assay.runs.files import new_file, write_sink
 from assay.runs.outcomes import record_line
 from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
@@ -369,8 +369,7 @@ class GraphFiles:
         self.place_reports()
 
     def _place_output(self, folder: Path) -> None:
-        part = self._part("output")
-        with part.open("wb") as out:
+        with new_file(folder / self.name) as part, part.open("wb") as out:
             if self.name.endswith(".jsonl"):
                 out.writelines(line + b"\n" for line in self.records.lines())
             else:
@@ -378,23 +377,22 @@ class GraphFiles:
                 for number, line in enumerate(self.records.lines()):
                     out.write((b",\n" if number else b"\n") + line)
                 out.write(b"\n]\n")
-        replace_file(part, folder / self.name)
 
     def place_reports(self) -> None:
         """Give what post-processors made its names, and leave the records where they came from."""
         if self.folder is None:
             return
         for name, report in self.reports.items():
-            part = self._part(name)
-            part.write_bytes(written(json.dumps(report, indent=4, ensure_ascii=False, default=str) + "\n").encode())
             renamed = self.label + self.name[len(self.label) :].replace("output", name, 1)
-            replace_file(part, self.folder / f"{renamed.rpartition('.')[0]}.json")
+            with new_file(self.folder / f"{renamed.rpartition('.')[0]}.json") as part:
+                part.write_bytes(written(json.dumps(report, indent=4, ensure_ascii=False, default=str) + "\n").encode())
         self.abandon()
-        self._part("records").unlink(missing_ok=True)
 
     def abandon(self) -> None:
         """Let go of what was put down."""
         self.records.close()
+        if self.folder is not None:
+            self._part("records").unlink(missing_ok=True)
 
 
 def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, tuple[Estimate, str, str]]]:

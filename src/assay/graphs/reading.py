@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from assay.config.braces import Braces
@@ -209,15 +210,9 @@ def _unfilled(node: LlmSpec, place: Place) -> Iterator[Problem]:
 
 
 def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
-    written: dict[str, str] = {}
     for name, node in graph.nodes.items():
         if isinstance(node, LlmSpec) and isinstance(node.output_keys, tuple) and node.post_process is None:
             yield from _unfilled(node, graph.node_place(name, "output_keys"))
-        for key in node.output_keys if isinstance(getattr(node, "output_keys", None), tuple) else ():
-            if key in written and key != "messages":
-                what = f"the nodes {written[key]!r} and {name!r} both write {key!r}"
-                yield Problem(graph.node_place(name, "output_keys"), what, "give one of them another name")
-            written.setdefault(key, name)
         if isinstance(node, MultiLlmSpec) and node.tools:
             place = graph.node_place(name, "tools")
             yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
@@ -339,6 +334,45 @@ def _check_ways(graph: GraphFile) -> Iterator[Problem]:
             yield Problem(
                 graph.node_place(name), f"no way leads from the node {name!r} to END", f"add {{from: {name}, to: END}}"
             )
+    yield from _conflicts(graph)
+
+
+MOST_STEPS, MOST_CHOICES = 500, 64
+"""Sets of nodes that are looked at, and ways to go on from each. What is not seen here fails its record when it happens."""
+
+
+def _conflicts(graph: GraphFile) -> Iterator[Problem]:
+    """Nodes that may run in one step, and declare the same key: neither sees what the other one writes."""
+    seen: set[tuple[str, str]] = set()
+    for step in _steps(graph):
+        writers: dict[str, str] = {}
+        for name in sorted(step, key=[*graph.nodes].index):
+            for key in declared_keys(graph, name):
+                other = writers.setdefault(key, name)
+                if other != name and key not in ALWAYS and (other, name) not in seen:
+                    seen.add((other, name))
+                    what = f"the nodes {other!r} and {name!r} both write {key!r}, and can run in the same step"
+                    path = ("output_keys",) if getattr(graph.nodes[name], "output_keys", None) else ()
+                    yield Problem(
+                        graph.node_place(name, *path), what, "give one of them another name, or run one after the other"
+                    )
+
+
+def _steps(graph: GraphFile) -> Iterator[frozenset[str]]:
+    """The sets of nodes that can run in one step, as the walk finds them: all plain edges, and one way of each condition."""
+    ways: dict[str, list[list[str]]] = {}
+    for edge in graph.edges:
+        ways.setdefault(edge.source, []).append(targets(edge))
+    waiting, known = [frozenset([START])], {frozenset([START])}
+    while waiting and len(known) < MOST_STEPS:
+        step = waiting.pop()
+        forks = [choice for name in sorted(step) for choice in ways.get(name, ())]
+        for chosen in islice(product(*forks), MOST_CHOICES):
+            after = frozenset(chosen) - ENDS
+            if after not in known and after:
+                known.add(after)
+                waiting.append(after)
+                yield after
 
 
 def _closure(start: str, ways: Mapping[str, set[str]]) -> set[str]:
@@ -388,19 +422,22 @@ def likelihood_keys(node: LikelihoodSpec) -> tuple[str, ...]:
 
 def produced(graph: GraphFile) -> set[str]:
     """The keys that the nodes of a graph declare to write."""
-    keys: set[str] = set()
-    for name, node in graph.nodes.items():
-        keys.update(graph.attributes.get(name, ()))
-        if isinstance(node, GenerationSpec | LambdaSpec):
-            keys.update(output_keys(node.output_keys))
-        if isinstance(node, LambdaSpec) and not node.output_keys and "unit_metrics_map" in node.settings:
-            from assay.graphs.unit_node import unit_metric_fields  # all metrics come with it
+    return {key for name in graph.nodes for key in declared_keys(graph, name)}
 
-            keys.update(unit_metric_fields(node.settings))
-        if isinstance(node, AgentSpec):
-            keys.update(trajectory_keys(node))
-        if isinstance(node, LikelihoodSpec):
-            keys.update(likelihood_keys(node))
+
+def declared_keys(graph: GraphFile, name: str) -> list[str]:
+    """The keys that a node declares to write."""
+    node, keys = graph.nodes[name], [*graph.attributes.get(name, ())]
+    if isinstance(node, GenerationSpec | LambdaSpec):
+        keys += output_keys(node.output_keys)
+    if isinstance(node, LambdaSpec) and not node.output_keys and "unit_metrics_map" in node.settings:
+        from assay.graphs.unit_node import unit_metric_fields  # all metrics come with it
+
+        keys += unit_metric_fields(node.settings)
+    if isinstance(node, AgentSpec):
+        keys += trajectory_keys(node)
+    if isinstance(node, LikelihoodSpec):
+        keys += likelihood_keys(node)
     return keys
 
 
@@ -418,15 +455,15 @@ def has_hidden_keys(graph: GraphFile) -> bool:
     )
 
 
-def undeclared(graph: GraphFile, columns: tuple[str, ...]) -> Iterator[Problem]:
-    """Keys that are read and that neither the records nor a node has."""
+def undeclared(graph: GraphFile, columns: tuple[str, ...], *, like_sygra: bool = False) -> Iterator[Problem]:
+    """Keys that are read and that neither the records nor a node has; in the output of SyGra they are null."""
     known = {*columns, *ALWAYS, *produced(graph)}
     hidden = has_hidden_keys(graph)
     for name, node in graph.nodes.items():
         if node.node_state == "active" and not hidden:
             yield from _of_node(graph, name, known)
     for name, field in graph.outputs.items():
-        if field.source is not None and field.source not in known and not hidden:
+        if field.source is not None and field.source not in known and not hidden and not like_sygra:
             yield _problem(field.source, known, graph.place("output_config", "output_map", name, "from"))
 
 

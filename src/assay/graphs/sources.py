@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -298,6 +299,6 @@ def _transform(name: str, instance: DataTransform, params: JSONDict) -> Transfor
 
     def transform(rows: list[JSONDict]) -> list[JSONDict]:
         with guard:
-            return instance.transform(rows, params)
+            return copy_context().run(instance.transform, rows, params)
 
     return transform

@@ -68,19 +68,26 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         sources.transforms(file, folder, problems)
         raise ConfigError(problems)
     rows, name = sources.records(file, folder)
-    if not len(rows):
+    if not len(rows) and not settings.like_sygra:  # which reports that there is no data
         raise DataError(NO_RECORDS)
     columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ()))
-    problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
-    problems += _taken_columns(file, columns)
+    if len(rows):
+        problems += [*undeclared(file, columns, like_sygra=settings.like_sygra), *lacking_sides(file, columns)]
+    problems += [*_taken_columns(file, columns), *_unasked_model(file, models)]
     tools = {
         tool for node in (graph.nodes if graph is not None else {}).values() for tool in getattr(node, "tools", ())
     }
     problems += [each for each in unknown_tool_problems(file, tools) if each.serious]
-    problems += aggregator_problems(file, processors or (), _columns_with_repeat(file, columns), settings)
-    problems += [] if problems else row_problems(file, fields, processors or (), settings)
-    if problems or graph is None or processors is None:
-        raise ConfigError(problems)
+    written = _columns_with_repeat(file, columns) if len(rows) else None
+    problems += aggregator_problems(file, processors or (), written, settings)
+    problems += (
+        [] if any(problem.serious for problem in problems) else row_problems(file, fields, processors or (), settings)
+    )
+    serious = [problem for problem in problems if problem.serious]
+    if serious or graph is None or processors is None:
+        raise ConfigError(serious)
+    for note in problems:
+        logging.getLogger("assay").warning("%s", note)
     prepared = GraphTask(
         task=task,
         settings=settings,
@@ -95,7 +102,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
     check_clusters(task, rows)
-    if not prepared.size:
+    if not prepared.size and len(rows):
         raise DataError("there are no records")
     return prepared
 
@@ -127,6 +134,17 @@ def _taken_columns(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]
         if columns.count(column) > 1:
             what = f"the records have a column {column!r}, which --repeats writes"
             yield Problem(file.place("graph_config"), what, "rename the column, or run without --repeats")
+
+
+def _unasked_model(file: GraphFile, models: GraphModels) -> Iterator[Problem]:
+    """Refuse the model of a run for a graph that asks none: table and manifest would credit it with the graph's numbers."""
+    if not models.settings.graphs.whole or UNDER_TEST in models.needs:
+        return
+    roles = " and ".join(sorted(models.backends))
+    asked = f"the roles {roles} only" if roles else "no model"
+    what = f"the graph asks {asked}, and the run names a model under test, which would be credited with its numbers"
+    fix = "leave --model out (model=None in Python), and run tasks that ask it by another command"
+    yield Problem(file.place("graph_config"), what, fix, serious=not roles)
 
 
 def _columns_with_repeat(file: GraphFile, columns: Sequence[str]) -> set[str] | None:

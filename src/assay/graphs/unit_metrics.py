@@ -20,6 +20,9 @@ from assay.scoring.metrics.table import METRICS
 from assay.scoring.results import GENERATE, DeclaredMetric
 from assay.statistics.influence import SHARE, Bounds
 
+AT_MAX_TURNS = ("not_solved", "measure", "fail")
+"""What the result of a record is whose agent still called tools at its last turn: wrong with the score 0, measured as it stands,
+or failed, so that it is left out of the mean."""
 NOT_GIVEN = float("nan")
 """A missing score, which then follows from the verdict. Compared by identity: another nan is a score that is not a number."""
 
@@ -130,6 +133,8 @@ class UnitMetric:
     higher_is_better = True
     bounds: Bounds | None = None
     """The least and the greatest score of a record, where that is known."""
+    at_max_turns: str | None = None
+    """One of AT_MAX_TURNS; by default not_solved, and measure where less is better."""
 
     def __init__(self, **config: UserValue) -> None:
         self.config = config

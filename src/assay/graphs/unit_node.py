@@ -8,11 +8,11 @@ from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import LambdaFunction
-from assay.graphs.unit_metrics import UNIT_METRICS, UnitMetric, UnitMetricResult, lost_result
+from assay.graphs.unit_metrics import AT_MAX_TURNS, UNIT_METRICS, UnitMetric, UnitMetricResult, lost_result
 from assay.records import Failed, JSONDict, UserValue
 from assay.user_code import TIME_LIMIT, UserCodeError, alarmed, timed, user_code
 
-ENTRY_KEYS = ("name", "params", "as")
+ENTRY_KEYS = ("name", "params", "as", "at_max_turns")
 SUFFIX = "_result"
 """Behind the name of a unit metric, in the field that it writes."""
 NODE_KEYS = ("golden_key", "predicted_key", "unit_metrics_map")
@@ -75,6 +75,34 @@ class NodeMetrics:
         if lost and len(lost) == len(results):
             raise Unmeasured("; ".join(dict.fromkeys(lost.values())))
         return {**state, **results, **{field: lost_result(reason) for field, reason in lost.items()}}
+
+
+def unfinished_results(node: Record, state: Record, reason: str) -> JSONDict:
+    """The results of a record whose agent did not finish, as each metric or its entry declares."""
+    results: JSONDict = {}
+    right, answer = (_side_or_nothing(node, state, key) for key in ("golden_key", "predicted_key"))
+    for entry in metric_entries(node):
+        metric, field = _metric(entry, like_sygra=False), result_field(entry, node)
+        rule = entry.get("at_max_turns") or metric.at_max_turns or _usual_rule(type(metric))
+        if rule == "fail":
+            results[field] = lost_result(reason)
+        elif rule == "measure":
+            results |= {field: NodeMetrics.of({**node, "unit_metrics_map": [entry]}).apply(dict(node), state)[field]}
+        else:
+            said = {"validator": entry["name"], "unfinished": reason}
+            worst = metric.bounds[0] if metric.bounds is not None else 0.0
+            results[field] = UnitMetricResult(False, right, answer, said, worst).to_dict()
+    return results
+
+
+def _usual_rule(kind: type[UnitMetric]) -> str:
+    """Of a metric of which less is better, a score of 0 would be the best one."""
+    return "not_solved" if kind.higher_is_better else "measure"
+
+
+def _side_or_nothing(node: Record, state: Record, key: str) -> JSONDict:
+    known = node.get(key) in state
+    return _side(node, state, key, like_sygra=False) if known else {"text": None}
 
 
 def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONDict:
@@ -220,6 +248,17 @@ def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> 
     params = entry.get("params") or {}
     if not isinstance(params, Mapping):
         return [_no_params(entry["name"], place)]
+    rule = entry.get("at_max_turns")
+    if rule is not None and rule not in AT_MAX_TURNS:
+        what = f"at_max_turns of {entry['name']!r} must be {', '.join(AT_MAX_TURNS)}, got {rule!r}"
+        return [Problem(at("unit_metrics_map", number, "at_max_turns"), what, did_you_mean(str(rule), AT_MAX_TURNS))]
+    kind = UNIT_METRICS.get(entry["name"])
+    if rule == "not_solved" and kind is not None and not kind.higher_is_better:
+        what = f"less of {entry['name']!r} is better, so that it has no score for what is not solved"
+        return [Problem(at("unit_metrics_map", number, "at_max_turns"), what, "write measure or fail")]
+    if rule == "measure" and kind is not None and kind.asks:
+        what = f"{entry['name']!r} asks a model, which it does not for a record that did not finish"
+        return [Problem(at("unit_metrics_map", number, "at_max_turns"), what, "write not_solved or fail")]
     try:
         UNIT_METRICS.bind(
             entry["name"], params, lambda key: at("unit_metrics_map", number, *(("params", key) if key else ("name",)))

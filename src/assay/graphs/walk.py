@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -9,7 +10,9 @@ from typing import Any, Protocol
 import orjson
 
 from assay.errors import SelfExplanatory
+from assay.graphs.contexts import put_together, steps_in
 from assay.graphs.history import HISTORY
+from assay.graphs.shared_state import SharedObject
 from assay.graphs.spec import END, MAX_STEPS, Record, RecordLimits, Value
 from assay.records import Call, Failed, Generate, JSONDict, Outcome, Params, Plan, Prompt, Request, Response, plain
 from assay.user_code import HALF, is_writable, user_code
@@ -23,8 +26,22 @@ SHARED = (HISTORY, "tool_calls")
 """Lists that nodes write without naming them in output_keys: those of the same step are joined."""
 
 
+SHARED_STATE = "of code that keeps state from record to record, in"
+
+
 class NodeFailed(SelfExplanatory):
     """The reason why a record failed."""
+
+
+UNFINISHED = "of agents that still called tools at max_turns"
+
+
+class UnfinishedAgent(NodeFailed):
+    """An agent still called tools at its last turn: `state` is what it has written by then."""
+
+    def __init__(self, reason: str, state: "Updates") -> None:
+        super().__init__(reason)
+        self.state = state
 
 
 class Walk:
@@ -192,18 +209,50 @@ class Graph:
     """Whether tools or lambdas of users run in it: what they did for a finished record is not done again."""
     limits: RecordLimits | None = None
     cost_of: Costs = lambda role, response: None  # noqa: ARG005
+    unfinished: Sequence[Callable[[State, str], Updates]] = ()
+    """Give the unit results of a record whose agent did not finish, from its state and the reason."""
+    shared: Sequence[SharedObject] = ()
+    """Objects of users' classes that its nodes call, in graphs within it, too."""
 
     def plan(self, record: Record, name: str, number: int = 0) -> Plan:
-        """Yield the requests about a record; return the responses and the Outcome at the end."""
+        """Yield the requests about a record, in a context of its own; return the responses and the Outcome at the end."""
+        return steps_in(copy_context(), self._walked(record, name, number))
+
+    def _walked(self, record: Record, name: str, number: int) -> Plan:
         meter = Meter(self.limits, self.cost_of) if self.limits is not None else None
         walk, state = Walk(name, number, meter), dict(record)
         try:
             yield from self.steps(state, walk)
             record_written = plain(dict(self._finished(state)))
+            self._note_shared(walk)
+        except UnfinishedAgent as unfinished:
+            self._note_shared(walk)
+            return [*walk.responses, self._outcome_of_unfinished(record, state, walk, unfinished)]
         except NodeFailed as failed:
-            written = {key: value for key, value in state.items() if key not in record or record[key] is not value}
-            return [*walk.responses, walk.outcome({plain(k): plain(v) for k, v in written.items()}, str(failed))]
+            self._note_shared(walk)
+            return [*walk.responses, _failed_outcome(record, state, walk, failed)]
         return [*walk.responses, walk.outcome(record_written)]
+
+    def _outcome_of_unfinished(self, record: Record, state: State, walk: Walk, unfinished: UnfinishedAgent) -> Outcome:
+        """The record of an agent that did not finish: its unit metrics have the values that they declare for that. Nodes behind
+        the agent do not run; without a unit metric there is no score, and the record has failed."""
+        try:
+            if not self.unfinished:
+                raise unfinished
+            state.update(unfinished.state)
+            for measure in self.unfinished:
+                with user_code("a unit metric", NodeFailed, NodeFailed):
+                    state.update(measure(state, str(unfinished)))
+            written = plain(dict(self._finished(state)))
+        except NodeFailed as failed:
+            return _failed_outcome(record, state, walk, failed)
+        walk.noticed[UNFINISHED] += 1
+        return walk.outcome(written)
+
+    def _note_shared(self, walk: Walk) -> None:
+        for shared in self.shared:
+            for attribute in shared.changes(walk.name):
+                walk.noticed[f"{SHARED_STATE} {attribute}"] += 1
 
     def _finished(self, state: State) -> Record:
         with user_code("the output", NodeFailed, NodeFailed):
@@ -243,14 +292,17 @@ class Graph:
         """Nodes of one step: all see the state as it was, what they ask goes out together, and then all write."""
         updates: dict[str, Updates] = {}
         waiting: dict[str, tuple[Steps, Sequence[Request | Call]]] = {}
+        context = copy_context()
+        contexts = {node.name: context.copy() for node in active}
         entered = {node.name: walk.enter(within + node.name) for node in active}
         for node in active:
             own = dict(state)
             if node.asks:
-                self._resume(node.name, node.ask(own, walk.at(node.name)), None, waiting, updates)
+                steps = steps_in(contexts[node.name], node.ask(own, walk.at(node.name)))
+                self._resume(node.name, steps, None, waiting, updates)
             else:
                 with _running(node.name):
-                    updates[node.name] = node.apply(own, walk)
+                    updates[node.name] = contexts[node.name].run(node.apply, own, walk)
         while waiting:
             now, waiting = waiting, {}
             responses = iter((yield [request for _, requests in now.values() for request in requests]))
@@ -258,6 +310,7 @@ class Graph:
                 known = len(walk.responses)
                 self._resume(name, steps, [next(responses) for _ in requests], waiting, updates)
                 entered[name].extend(range(known, len(walk.responses)))
+        put_together(context, contexts.values())
         writers: dict[str, str] = {}
         before = dict(state)
         for node in active:
@@ -286,6 +339,11 @@ class Graph:
                 waiting[name] = (steps, requests)
             except StopIteration as stop:
                 updates[name] = stop.value
+
+
+def _failed_outcome(record: Record, state: State, walk: Walk, failed: NodeFailed) -> Outcome:
+    written = {key: value for key, value in state.items() if key not in record or record[key] is not value}
+    return walk.outcome({plain(key): plain(value) for key, value in written.items()}, str(failed))
 
 
 def merge(state: State, updates: Value, name: str) -> None:

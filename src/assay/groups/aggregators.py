@@ -26,7 +26,7 @@ from assay.statistics.members import (
 )
 from assay.statistics.pass_at_k import pass_at_k
 from assay.statistics.spread import MemberEstimate, unknown
-from assay.user_code import call_user_code
+from assay.user_code import call_user_code, is_overridden
 
 BIASED = "the members were chosen by their scores: the number is biased and has no standard error"
 
@@ -115,6 +115,13 @@ class AggregatorList(Aggregator):
         return self.aggregators[number]
 
 
+def follows_entries(aggregator: Aggregator) -> bool:
+    """Whether an aggregator makes the rows of the entries of its configuration, and no others."""
+    if isinstance(aggregator, AggregatorList):
+        return True
+    return isinstance(aggregator, RowAggregator) and not is_overridden(aggregator, "aggregate", RowAggregator)
+
+
 def numbers_of(rows: Mapping[str, float]) -> dict[str, float]:
     """The rows that have a number."""
     return {row: value for row, value in rows.items() if value == value}
@@ -143,7 +150,7 @@ class RowAggregator(Aggregator):
         return numbers_of(self._rows(group, task_results))
 
     def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
-        if type(self).aggregate is not RowAggregator.aggregate:  # a subclass's own
+        if is_overridden(self, "aggregate", RowAggregator):
             return self.aggregate(group, task_results)
         return self._rows(group, task_results)
 

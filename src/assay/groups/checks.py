@@ -43,16 +43,24 @@ def group_problems(group: Group[TaskT], resolve: Resolve, known: Known, *, lenie
         _, aggregator = _with_functions(group, resolve)
     except ConfigError as error:
         return list(error.problems)
-    if lenient or is_lenient(group):
+    own = group.aggregator if group.has_own_aggregator else None
+    if own is not None and not isinstance(own, Aggregator):  # a user's class need not go through the setter
+        what = f"its aggregator must be an instance of a subclass of assay.Aggregator, got {own!r:.60}"
+        return [Problem(Place(f"group {group.name!r}"), what, "set an instance: `MyAggregator(group.config)`")]
+    if (
+        lenient or is_lenient(group) or isinstance(group.config.type, Function)
+    ):  # a class that is not loaded may set any
         return []
-    return [*lacking(group, aggregator, known), *doubled(group)]
+    return (
+        list(lacking(group, own, known)) if own is not None else [*lacking(group, aggregator, known), *doubled(group)]
+    )
 
 
 def ready_group(group: Group[TaskT], resolve: Resolve) -> None:
-    """Give a group its functions and aggregators."""
-    group.config, group.aggregator = _with_functions(group, resolve)
-    if isinstance(group.config.type, Function):
-        group.__class__ = resolved_kind(group.config.type, resolve)
+    """Give a group the functions that its file names; an aggregator that was set is kept."""
+    config, _ = _with_functions(group, resolve)
+    if config != group.config:
+        group.config = config
 
 
 def resolved_kind(written: Function, resolve: Resolve) -> type[StandardGroup[Any]]:
@@ -66,6 +74,8 @@ def resolved_kind(written: Function, resolve: Resolve) -> type[StandardGroup[Any
 
 def _with_functions(group: Group[TaskT], resolve: Resolve) -> tuple[GroupConfig, Aggregator]:
     """The configuration of a group with the functions it names, and its aggregators; every problem is raised at once."""
+    if isinstance(group.config.type, Function):
+        resolve(group.config.type)
     entries = tuple(
         replace(entry, aggregation=resolve(entry.aggregation)) if isinstance(entry.aggregation, Function) else entry
         for entry in group.config.aggregate_metric_list or ()
@@ -98,7 +108,7 @@ def place_in(group: Group[TaskT], *path: str | int) -> Place:
 
 def lacking(group: Group[TaskT], aggregator: Aggregator, known: Known) -> Iterator[Problem]:
     """Aggregates of what members do not have."""
-    for number, entry in enumerate(group.config.aggregate_metric_list or ()):
+    for number, entry in enumerate(group.aggregated_entries):
         every = member_names(group, entry)
         names = MemberSelection.of(group.config).names(every)
         if every and not names:
@@ -161,7 +171,9 @@ def _rows(group: Group[TaskT], name: str, known: Known) -> frozenset[ScoreKey] |
     if child is None:
         return known[name].rows if name in known else None
     entries = child.config.aggregate_metric_list or ()
-    if child.config.group_scorer is not None or any(not isinstance(entry.aggregation, str) for entry in entries):
+    own_code = child.computes_own_numbers or child.config.group_scorer is not None
+    own_code = own_code or isinstance(child.config.type, Function)
+    if own_code or any(not isinstance(entry.aggregation, str) for entry in entries):
         return None
     return frozenset(ScoreKey(entry.row_name, "*") for entry in entries)
 

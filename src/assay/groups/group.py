@@ -1,13 +1,14 @@
 """A group knows its members and its parents; a member may have several of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
 
 from assay.config.fields import Fields
-from assay.config.group import GroupConfig
+from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Function
+from assay.user_code import is_overridden
 
 if TYPE_CHECKING:
     from assay.groups.aggregators import Aggregator
@@ -48,12 +49,16 @@ class Group(ABC, Generic[TaskT]):
         self.skipped: dict[str, str] = {}  # members left out, each with the condition that does not hold
         self.directions: dict[str, bool | None] = {}  # by metric whether more is better, as its members say
         self.resolve: Callable[[Function], Any] | None = None  # loads the functions that its file names
-        self._aggregator: Aggregator | None = self._made_aggregator()
+        self._configured = self._configured_aggregator()
+        self._aggregator = self._aggregator or self._configured
         if parent is not None:
             parent.add_child(self)
 
-    def _made_aggregator(self) -> "Aggregator | None":
-        """The aggregator of its configuration; None where that names a function that is not loaded."""
+    _aggregator: "Aggregator | None" = None
+    """The aggregator of its configuration, until a user, or the constructor of a user's class, sets another."""
+
+    def _configured_aggregator(self) -> "Aggregator | None":
+        """Make the aggregator of its configuration; None where that names a function that is not loaded."""
         from assay.groups.aggregators import AggregatorFactory  # aggregators know groups
 
         if any(isinstance(entry.aggregation, Function) for entry in self.config.aggregate_metric_list or ()):
@@ -66,14 +71,43 @@ class Group(ABC, Generic[TaskT]):
     @property
     def aggregator(self) -> "Aggregator":
         """The aggregator that computes its numbers: that of its configuration, or one that was set."""
-        if self._aggregator is None:
-            self._aggregator = self._made_aggregator() or self._with_functions()._aggregator
+        configured = self._configured
+        if self._aggregator is None or (self._aggregator is configured and configured.config is not self.config):
+            made = self._configured_aggregator() or self._with_functions()._configured_aggregator()
+            self._configured = self._aggregator = made
         assert self._aggregator is not None
         return self._aggregator
 
     @aggregator.setter
     def aggregator(self, aggregator: "Aggregator") -> None:
+        from assay.groups.aggregators import Aggregator  # aggregators know groups
+
+        if not isinstance(aggregator, Aggregator):
+            what = f"the aggregator must be an instance of a subclass of assay.Aggregator, got {aggregator!r:.60}"
+            fix = "write `group.aggregator = MyAggregator(group.config)`, or CustomAggregator(group.config, function)"
+            raise ConfigError([Problem(Place(f"group {self.name!r}"), what, fix)])
         self._aggregator = aggregator
+
+    @property
+    def has_own_aggregator(self) -> bool:
+        """Whether an aggregator was set, or a user's class defines it: then that of the configuration is not used."""
+        is_set = self._aggregator is not None and self._aggregator is not self._configured
+        return is_set or type(self).aggregator is not Group.aggregator
+
+    @property
+    def computes_own_numbers(self) -> bool:
+        """Whether a user's code replaced what computes its numbers: its aggregator, or `compute_metrics`."""
+        return self.has_own_aggregator or is_overridden(self, "compute_metrics", Group)
+
+    @property
+    def aggregated_entries(self) -> Sequence[AggMetricConfig]:
+        """The entries that its numbers follow from; none where an aggregator that was set need not follow any."""
+        from assay.groups.aggregators import follows_entries  # aggregators know groups
+
+        if not self.has_own_aggregator:
+            return self.config.aggregate_metric_list or ()
+        aggregator = self.aggregator
+        return aggregator.agg_metric_configs if follows_entries(aggregator) else ()
 
     def compute_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """Its numbers, from those of its tasks: `{task: {"metric,filter": value, "samples": n}}`, or a run's `results`.
@@ -230,11 +264,16 @@ class TagGroup(StandardGroup[TaskT]):
         child.add_tag(self.name)
 
 
-def group_type(name: str) -> type[StandardGroup[Any]] | None:
-    """The kind of group that a name means: the class of that name, wherever it is defined."""
+def group_type(written: str | Function | type) -> type[StandardGroup[Any]] | None:
+    """The kind of group that is meant: the class itself, or the class of that name, wherever it is defined.
+
+    A function that is not loaded yet means a StandardGroup.
+    """
+    if isinstance(written, type):
+        return written if issubclass(written, Group) else None  # type: ignore[return-value]  # any kind of group
     kinds: list[type[StandardGroup[Any]]] = [StandardGroup]
     for kind in kinds:  # grows as it goes
-        if kind.__name__ == name:
+        if kind.__name__ == written or isinstance(written, Function):
             return kind
         kinds += kind.__subclasses__()
     return None

@@ -9,7 +9,7 @@ from assay.config.group import GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, Node, StandardGroup, TaskT, group_type
 from assay.groups.results import bottom_up
-from assay.groups.rows import SizedResults, with_sizes
+from assay.groups.rows import SAMPLES, SizedResults, documents_of, with_sizes
 from assay.records import Params, UserValue
 
 
@@ -37,7 +37,7 @@ class GroupManager(Generic[TaskT]):
         """Make a group of each configuration, then link each to its members; an unknown member is an error."""
         configs = [each for name, config in config_dict.items() for each in _with_inner(_config(name, config))]
         for config in configs:
-            kind = group_type(config.type) if isinstance(config.type, str) else StandardGroup
+            kind = group_type(config.type) if config.type is not None else StandardGroup
             if kind is None:
                 what, fix = f"no kind of group named {config.type!r}", "import the class, or leave `type` out"
                 raise ConfigError([Problem(Place(f"group {config.group!r}"), what, fix)])
@@ -85,7 +85,8 @@ class GroupManager(Generic[TaskT]):
         known = SizedResults(with_sizes(task_results))
         numbers: dict[str, dict[str, float]] = {}
         for group in bottom_up(self.groups.values()):
-            known[group.name] = numbers[group.name] = group.compute_metrics(known)
+            numbers[group.name] = group.compute_metrics(known)
+            known[group.name] = {**numbers[group.name], SAMPLES: documents_of(group, known)}
         return {name: numbers[name] for name in self.groups}
 
 

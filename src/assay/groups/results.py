@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -10,10 +11,11 @@ from assay.config.row_names import STDERR, filter_name_problem, row_key, row_nam
 from assay.errors import some
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
-from assay.groups.rows import NONE, SAMPLES, MemberSelection, failed_row, member_names, written_rows
+from assay.groups.rows import NONE, SAMPLES, MemberSelection, documents_of, failed_row, member_names, written_rows
 from assay.records import ScoreKey, UserValue, number
 from assay.statistics.influence import Estimate, Influence
 from assay.statistics.intervals import noted
+from assay.user_code import is_overridden
 
 
 class MemberResult(Protocol):
@@ -53,26 +55,46 @@ def group_numbers(
     }
     numbers: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
-        if like_lm_eval and all(entry.aggregation == "mean" for entry in group.config.aggregate_metric_list or ()):
+        if like_lm_eval and _is_lm_evals(group):
             numbers[group.name] = withheld(group, like_lm_evals(group, tasks), tasks)
             continue
-        group.aggregator.strict = not is_lenient(group)
-        checked = _checked(_numbers(group, known), lenient=is_lenient(group))
+        with _strictness(group):
+            checked = _checked(_numbers(group, known), lenient=is_lenient(group))
         numbers[group.name] = {key: noted(row) for key, row in withheld(group, checked, tasks).items()}
-        known[group.name] = written_rows(numbers[group.name])
+        known[group.name] = {**written_rows(numbers[group.name]), SAMPLES: documents_of(group, known)}
     return numbers
+
+
+def _is_lm_evals(group: Group[TaskT]) -> bool:
+    """Whether a group has nothing that lm-eval does not have: means alone, and no code of a user's."""
+    entries = group.config.aggregate_metric_list or ()
+    own_code = group.computes_own_numbers or group.config.group_scorer is not None
+    return not own_code and all(entry.aggregation == "mean" for entry in entries)
+
+
+@contextmanager
+def _strictness(group: Group[TaskT]) -> Iterator[None]:
+    """Have the aggregator of a group be as strict as the group's file is; afterwards as before: it may be a user's object."""
+    aggregator = group.aggregator
+    before, aggregator.strict = aggregator.strict, not is_lenient(group)
+    try:
+        yield
+    finally:
+        aggregator.strict = before
 
 
 def _numbers(group: Group[TaskT], known: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float]]:
     """A group's own numbers. What fails loses its own rows: the aggregators', or those of the group's scorer."""
     names = [entry.row_name for entry in group.config.aggregate_metric_list or ()]
-    if type(group).compute_metrics is not Group.compute_metrics:  # a kind of group of the user's
-        numbers = guarded(partial(group.compute_metrics, known), names)
+    if is_overridden(group, "compute_metrics", Group):
+        numbers = guarded(partial(group.compute_metrics, known), names or ["compute_metrics"])
         aggregated = guarded(partial(group.aggregator.estimates, group, known), names)
         lost = {row: value for row, value in aggregated.items() if value != value and row not in numbers}
         yield from {**numbers, **lost}.items()
         return
     scorer = getattr(group.config.group_scorer, "__name__", "group_scorer")
+    if group.has_own_aggregator and not names:
+        names = [type(group.aggregator).__name__]
     yield from guarded(partial(group.aggregator.estimates, group, known), names).items()
     yield from guarded(partial(group.own_metrics, known), [scorer]).items()
 
@@ -233,13 +255,13 @@ def share_of_tasks(lost: Sequence[str], names: Sequence[str]) -> str:
 
 def counted_tasks(group: Group[TaskT]) -> list[str]:
     """The tasks that a group's numbers are made of; of a group without numbers, all below it."""
-    listed = [name for entry in group.config.aggregate_metric_list or () for name in _tasks_of(group, entry)]
+    listed = [name for entry in group.aggregated_entries for name in _tasks_of(group, entry)]
     return list(dict.fromkeys(listed)) or [task.name for task in group.get_all_tasks()]
 
 
 def _rows(group: Group[TaskT], numbers: Mapping[ScoreKey, Estimate]) -> list[tuple[str, str | None, Sequence[str]]]:
     """By row the metric it is made of and the tasks that count for it. Rows that a user's function adds may use all tasks."""
-    entries = group.config.aggregate_metric_list or ()
+    entries = group.aggregated_entries
     rows: dict[str, tuple[str | None, Sequence[str]]] = {
         entry.row_name: (counted_metric(entry), _tasks_of(group, entry)) for entry in entries
     }

@@ -78,6 +78,11 @@ def with_sizes(results: Results) -> SizedResults:
     )
 
 
+def documents_of(group: Group[TaskT], results: Results) -> int:
+    """The number of documents of the tasks below a group."""
+    return sum(int(results.get(task.name, {}).get(SAMPLES, 0)) for task in group.get_all_tasks())
+
+
 Derive = Callable[[Mapping[ScoreKey, float]], Mapping[ScoreKey, float]]
 """The rows of a member, with further ones that follow from them."""
 
@@ -163,7 +168,7 @@ def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> MemberEstim
     if not estimates:
         return None
     if len(estimates) == 1:
-        return MemberEstimate(name, estimates[0], estimates[0].n)
+        return MemberEstimate(name, estimates[0], estimates[0].n or own.documents)  # a user's number has no n
     parts = [MemberEstimate(name, each, each.n) for each in estimates]
     joined = smooth(sum(estimates) / len(estimates), parts, [1 / len(estimates)] * len(estimates))
     size = max(each.n for each in estimates)

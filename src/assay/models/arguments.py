@@ -30,7 +30,8 @@ DESCRIPTIONS: Mapping[str, str] = {
     "gpu_memory_utilization": "Share of the GPU memory to use.",
     "label": "Label whose score is the reward, if there is more than one.",
     "likelihoods": "Source of log-likelihoods: `echo` (the echoed prompt), `prompt` (vLLM's `prompt_logprobs`),"
-    " `sglang` (its `/generate`), or `generated` (the next token's log-probabilities, for one-token choices).",
+    " `sglang` (its `/generate`), `llamacpp` (llama.cpp's `/completion`), or `generated` (the next token's"
+    " log-probabilities, for one-token choices).",
     "lora_local_path": "Folder of a LoRA adapter.",
     "max_batch_size": "Maximum batch size with `batch_size=auto`.",
     "max_gen_toks": "Maximum number of generated tokens if the task sets none.",

@@ -9,7 +9,9 @@ ONNX = (
     f" for the files {SERVED}"
 )
 LLAMA_CPP = (
-    f"start llama.cpp's server {SERVED} (base_url ends in /v1 here); a .gguf file without a server:"
+    "start llama.cpp's server and give --model openai"
+    " --model_args model=NAME,base_url=http://HOST:PORT/v1,tokenizer=DIR,likelihoods=llamacpp (base_url ends in /v1 here); a .gguf"
+    " file without a server:"
     " --model hf --model_args pretrained=DIR,gguf_file=FILE"
 )
 SGLANG = (

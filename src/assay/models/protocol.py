@@ -1,7 +1,7 @@
 """The model protocol: what the engine knows of a model, and the errors a model raises."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Generic, Literal, Protocol, Self, TypeGuard, TypeVar, runtime_checkable
 
@@ -35,6 +35,12 @@ class Can:
     """When its texts are sampled."""
     answer_in_thread: bool = False
     """Whether it may answer in a thread, so that its responses are scored and stored while it computes the next ones."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why this model cannot do what others of its backend can, by the name of the capability."""
+
+    def why_not(self, need: str) -> str:
+        """The reason why it lacks a capability, for the end of a sentence; empty where it is not known."""
+        return f": {self.reasons[need]}" if need in self.reasons else ""
 
 
 class Described(Protocol):
@@ -88,6 +94,11 @@ class Remote(Described, Protocol):
 
     @property
     def concurrency(self) -> int: ...
+    @property
+    def first_concurrency(self) -> int:
+        """Requests at once with which a run begins."""
+        ...
+
     @property
     def attempts(self) -> int: ...
     @property
@@ -208,6 +219,8 @@ class RetryableError(Exception):
         super().__init__(reason)
         self.retry_after, self.rate_limited = retry_after, rate_limited
         self.unreachable, self.unsent, self.malformed = unreachable, unsent, malformed
+        self.fix = ""
+        """What to do about it, where that is known."""
 
 
 class PermanentError(Exception):

@@ -23,6 +23,8 @@ from assay.records import (
 from assay.user_code import UserCodeError, user_code
 
 PIECE_SECONDS = 0.001
+METHODS = ("answer", "chat_template", "count_tokens")
+"""The methods that a run calls."""
 
 
 class Scripted:
@@ -49,7 +51,7 @@ class Scripted:
         self._generate, self._loglikelihood, self._rolling = generate, loglikelihood, loglikelihood_rolling
         self._template = chat_template
         self.name = name
-        self.identity = identity or _identity(generate, loglikelihood, loglikelihood_rolling)
+        self._given = identity or _identity(generate, loglikelihood, loglikelihood_rolling)
         self.can = Can(
             generate is not None,
             loglikelihood is not None,
@@ -58,6 +60,12 @@ class Scripted:
         )
         self.window = 4096
         self.max_length: int | None = None
+
+    @property
+    def identity(self) -> str:
+        """What was given, or the digest of its functions; with methods that were set on this object: its answers are theirs."""
+        methods = [vars(self)[name] for name in METHODS if name in vars(self)]
+        return f"{self._given} {_identity(*methods)}" if methods else self._given
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         return (

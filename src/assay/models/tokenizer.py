@@ -18,6 +18,10 @@ MAX_REMEMBERED = 500_000
 """Number of tokens remembered with their texts: a context comes again with every choice."""
 
 
+NO_PREFIX = -1
+"""In place of the prefix token where it is not known."""
+
+
 class FolderTokenizer:
     """The tokenizer and chat template of a folder in Hugging Face's layout."""
 
@@ -67,6 +71,10 @@ class FolderTokenizer:
             if self._held > MAX_REMEMBERED:
                 self._known, self._held = {text: known}, len(known)
         return known
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, with the special ones."""
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=False))
 
     def _tokens(self, text: str) -> list[int]:
         """Encode without offsets, which take a third of the time and are not used."""
@@ -179,6 +187,7 @@ class Tokenizer(Protocol):
     @property
     def max_length(self) -> int | None: ...
     def encode(self, text: str) -> list[int]: ...
+    def decode(self, tokens: Sequence[int]) -> str: ...
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str: ...
 
 
@@ -216,6 +225,9 @@ class TiktokenTokenizer:
         self.identity = f"tiktoken {self._encoding.name}"
         self.prefix = int(self._encoding.eot_token)
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        return str(self._encoding.decode(tokens))
+
     def encode(self, text: str) -> list[int]:
         return list(self._encoding.encode(text, allowed_special="all"))
 
@@ -233,15 +245,13 @@ class ServerTokenizer:
         self._known: dict[str, list[int]] = {}
         self._held = 0
         self._ask: Callable[[str], Awaitable[list[int]]] | None = None
-        self.prefix = 0
+        self.prefix = NO_PREFIX
 
     async def start(self, ask: Callable[[str], Awaitable[list[int]]], first: int | None, empty: list[int]) -> None:
-        """Start with `ask`, which returns the tokens of a text; `first` or the first of `empty` becomes the prefix token."""
+        """Start with `ask`, which returns the tokens of a text; `first` or the first of `empty` becomes the prefix token. A model
+        without BOS has none, which only a text without context needs: the server does not tell its EOS."""
         self._ask = ask
-        if first is None and not empty:
-            what, fix = "the server reports no BOS token", "give custom_prefix_token_id"
-            raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)])
-        self.prefix = first if first is not None else empty[0]
+        self.prefix = first if first is not None else next(iter(empty), NO_PREFIX)
         self.identity = f"server {digest(repr(await ask('The quick brown fox, 123')).encode())}"
 
     async def learn(self, texts: Iterable[str]) -> None:
@@ -255,6 +265,10 @@ class ServerTokenizer:
 
     def encode(self, text: str) -> list[int]:
         return self._known[text]
+
+    def decode(self, tokens: Sequence[int]) -> str:  # noqa: ARG002
+        """Return no text: the server is not asked for it."""
+        return ""
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:  # noqa: ARG002
         raise ConfigError(

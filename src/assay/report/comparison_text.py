@@ -14,6 +14,7 @@ from assay.comparison.verification import (
     EDGES,
     NOTHING,
     POSITIONS,
+    REASONING,
     SAME,
     Divergence,
     Verification,
@@ -364,7 +365,8 @@ def _texts(of: Verification) -> Iterator[str]:
             [each.tokens if each.tokens is not None else each.characters for each in divergences], POSITIONS
         )
         for each in sorted(divergences, key=lambda each: each.characters)[:MAX_EXAMPLES]:
-            yield f"  {_location(each.where)}, after {each.characters} characters:"
+            part = " of the reasoning" if each.part == REASONING else ""
+            yield f"  {_location(each.where)}, after {each.characters} characters{part}:"
             yield f"    A {_excerpt(each, each.a)}"
             yield f"    B {_excerpt(each, each.b)}"
 

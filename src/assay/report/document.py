@@ -9,8 +9,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.comparison.compare import answer, compare, target
 from assay.comparison.comparison import Comparison
 from assay.comparison.judge_card import CardEntry, judge_card
@@ -22,11 +20,12 @@ from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.runs.folder import RunError, no_run
 from assay.runs.run import RUNNING, ResultRow, Run, mapping
+from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import shown_prompt
 from assay.statistics.arrays import estimate
 from assay.statistics.calibration import CurvePoint
-from assay.statistics.influence import Bounds
+from assay.statistics.influence import Bounds, clip_to_bounds
 
 MAX_VALUES, MIN_SAMPLES = 12, 5
 """Default slicing columns have at most so many values, with at least so many samples each."""
@@ -254,7 +253,7 @@ class ColumnScores:
         if not isinstance(value, int | float):
             return
         self._total, self._count = self._total + value, self._count + 1
-        doc = orjson.loads(row.doc)
+        doc = from_json(row.doc)
         for column, cell in doc.items() if isinstance(doc, dict) else ():
             if column not in self._dropped and isinstance(cell, str | bool | int) and len(str(cell)) <= 80:
                 parts = self.columns.setdefault(str(column), defaultdict(list))
@@ -292,6 +291,7 @@ def _is_slicing_column(parts: Mapping[str, Sequence[float]]) -> bool:
 
 def _slice(name: str, own: Sequence[float], scale: Bounds | None) -> Interval:
     """A slice of the samples: their mean, with the interval of a task made of these samples alone."""
+    own = clip_to_bounds(own, scale) if scale is not None else own
     within = scale if scale is not None and scale[0] <= min(own) and max(own) <= scale[1] else None
     number = estimate(own, bounds=within)
     return Interval(name, number.value, number.low, number.high, f"n {number.n:,}")

@@ -32,9 +32,15 @@ from assay.runs.notes import NOTES
 from assay.runs.run import DEEPEST, RUNNING, ResultRow, find_runs, holds_run
 from assay.version import __version__
 
-INDEX, FORMAT = ".assay-index", 2
+INDEX, FORMAT = ".assay-index", 3
 STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, OLD_LABELS, NOTES, SCORED)
 """The files and the folder of a run that an entry depends on."""
+READS = 4
+"""How often a run is read whose files change meanwhile: the manifest of one state and the results of the next look damaged."""
+FEW_RUNS = 100
+"""So many runs are read whatever the time: a list of some runs is whole also on a busy machine."""
+MOST_ROWS = 1 << 26
+"""Bytes of the rows of one run in the file: of more, the run itself is read."""
 MIN_RUNS = 20
 """Fewer runs are read faster than they are looked up, and leave no file in the folder."""
 SAVE_SECONDS = 5.0
@@ -76,16 +82,26 @@ class RunEntry:
 
 @dataclass(slots=True)
 class _Slot:
-    """An entry with its stamp; its rows are in memory, or at a place of the file."""
+    """An entry with its stamp; its rows are in memory, or at a place of the file, with their checksum."""
 
     stamp: Stamp
     entry: RunEntry
     rows: bytes | None
-    at: tuple[int, int] = (0, 0)
+    at: tuple[int, int, int] = (0, 0, 0)
 
 
 def read_run(path: Path, name: str) -> RunSummary:
-    """Read a run for pages. A damaged run is shown with its problem, beside the others."""
+    """Read a run for pages, as it was at one moment: while a process writes its files, they are read again."""
+    for _ in range(READS - 1):
+        before = run_stamp(path)
+        summary = _read_once(path, name)
+        if run_stamp(path) == before:
+            return summary
+    return _read_once(path, name)
+
+
+def _read_once(path: Path, name: str) -> RunSummary:
+    """Read a run. A damaged run is shown with its problem, beside the others."""
     try:
         summary = RunSummary(path, name, follow_links=False)
         summary.head, summary.remarks, summary.audit  # noqa: B018  # computed here, where an error is caught
@@ -111,7 +127,9 @@ class RunIndex:
         self._is_loaded = False
 
     def refresh(self, seconds: float | None = None) -> dict[str, RunEntry]:
-        """Return every run in its current state; with `seconds`, runs that are not in the index are read for so long only."""
+        """Return every run in its current state; with `seconds`, of the runs that are not in the index some are read, and more for
+        so long only.
+        """
         with self._lock:
             if not self._is_loaded:
                 self._load()
@@ -122,13 +140,14 @@ class RunIndex:
             for name in deleted:
                 del self._slots[name]
             self._changes += len(deleted)
-            self.pending = 0
+            self.pending = taken = 0
             for name, (path, is_current) in current.items():
                 if is_current:
                     continue
-                if until is not None and time.monotonic() > until:
+                if until is not None and taken >= FEW_RUNS and time.monotonic() > until:
                     self.pending += 1
                     continue
+                taken += 1
                 self._put(name, path)
                 self._save_now_and_then()  # what is read so far survives an interrupt
             self._save_now_and_then(is_last=seconds is None)
@@ -144,20 +163,34 @@ class RunIndex:
             return self.paths.get(name)
 
     def rows(self, names: Sequence[str]) -> dict[str, list[IndexedRow]]:
-        """The numbers of runs, of those that are in the index."""
+        """The numbers of runs, of those that are in the index; where the file of the index is damaged, from the run itself."""
         with self._lock, no_collector():
-            return {
-                name: [
-                    IndexedRow._make(each) for each in orjson.loads(zlib.decompress(self._packed(self._slots[name])))
-                ]
-                for name in names
-                if name in self._slots
-            }
+            return {name: self._rows(name) for name in names if name in self._slots}
 
-    def _packed(self, slot: _Slot) -> bytes:
-        if slot.rows is not None or self._handle is None:
-            return slot.rows or EMPTY
-        return os.pread(self._handle, slot.at[1], slot.at[0])
+    def _rows(self, name: str) -> list[IndexedRow]:
+        packed = self._packed(name)
+        if self._slots[name].rows is None:
+            with suppress(*DAMAGED, zlib.error):
+                return _unpack(packed, MOST_ROWS)
+            packed = self._read_again(name)
+        return _unpack(packed)
+
+    def _packed(self, name: str) -> bytes:
+        """The rows of a run as the file of the index has them."""
+        slot = self._slots[name]
+        if slot.rows is not None:
+            return slot.rows
+        start, size, checksum = slot.at
+        with suppress(OSError, OverflowError):
+            packed = os.pread(self._handle, size, start) if self._handle is not None else b""
+            if zlib.crc32(packed) == checksum:
+                return packed
+        return self._read_again(name)
+
+    def _read_again(self, name: str) -> bytes:
+        """Take the rows from the run itself, where the file of the index is damaged."""
+        self._put(name, self._slots[name].entry.head.path)
+        return self._slots[name].rows or EMPTY
 
     def _hold(self, file: BinaryIO) -> None:
         """Hold the file that rows are read from: another process may put a new one in its place."""
@@ -230,7 +263,7 @@ class RunIndex:
         self._is_loaded = True
         self._saved = time.monotonic()
         for place in () if self._is_run else self._places():
-            with suppress(OSError, ValueError, TypeError, LookupError, zlib.error), no_collector():
+            with suppress(*DAMAGED), no_collector():
                 with open_file(place) as file:
                     self._slots = dict(_read_slots(file, self.folder))
                     self._hold(file)
@@ -258,8 +291,8 @@ class RunIndex:
                 try:
                     place.parent.mkdir(parents=True, exist_ok=True) if place.parent != self.folder else None
                     ends = self._write(part)
-                    part.replace(place)
-                    with open_file(place) as file:
+                    with open_file(part) as file:  # before it has its name: another process may put its own file there
+                        part.replace(place)
                         self._hold(file)
                 except OSError:
                     with suppress(OSError):
@@ -269,15 +302,16 @@ class RunIndex:
                     slot.rows, slot.at = None, at
                 return
 
-    def _write(self, part: Path) -> list[tuple[_Slot, tuple[int, int]]]:
+    def _write(self, part: Path) -> list[tuple[_Slot, tuple[int, int, int]]]:
         """Write the file: a line about it, the entries, and the rows of each at its place."""
         heads: list[list[Any]] = []
         blobs, kept, at = list[bytes](), list[_Slot](), 0
-        for name, slot in self._slots.items():
+        for name in [name for name, slot in self._slots.items() if slot.stamp]:
+            packed = self._packed(name)
+            slot = self._slots[name]  # read again, where the rows of the file are damaged
             if not slot.stamp:
                 continue
-            packed = self._packed(slot)
-            heads.append([name, slot.stamp, entry_json(slot.entry), at, len(packed)])
+            heads.append([name, slot.stamp, entry_json(slot.entry), at, len(packed), zlib.crc32(packed)])
             blobs.append(packed)
             kept.append(slot)
             at += len(packed)
@@ -289,10 +323,19 @@ class RunIndex:
             file.write(listed)
             file.writelines(blobs)
         start = len(first) + len(listed)
-        return [(slot, (start + head[3], head[4])) for slot, head in zip(kept, heads, strict=True)]
+        return [(slot, (start + head[3], head[4], head[5])) for slot, head in zip(kept, heads, strict=True)]
 
 
 EMPTY = zlib.compress(b"[]", 1)
+
+
+def _unpack(packed: bytes, most: int = 0) -> list[IndexedRow]:
+    """Rows as they were packed; a ValueError where they have more than so many bytes."""
+    unpacking = zlib.decompressobj()
+    rows = unpacking.decompress(packed, most)
+    if not unpacking.eof:
+        raise ValueError(f"the rows of a run have more than {most:,} bytes")
+    return [IndexedRow._make(row) for row in orjson.loads(rows)]
 
 
 def _read_slots(file: BinaryIO, folder: Path) -> Iterator[tuple[str, _Slot]]:
@@ -301,21 +344,30 @@ def _read_slots(file: BinaryIO, folder: Path) -> Iterator[tuple[str, _Slot]]:
     about = orjson.loads(first)
     if about.get("format") != FORMAT or about.get("version") != __version__:
         raise ValueError("of another version")
-    listed = file.read(about["bytes"])
+    left = os.fstat(file.fileno()).st_size - len(first)
+    listed = file.read(min(max(about["bytes"], 0), left))
     if zlib.crc32(listed) != about["crc32"]:
         raise ValueError("damaged")
     start = len(first) + len(listed)
-    for name, stamp, entry, at, size in orjson.loads(listed):
-        yield name, _Slot(stamp, entry_from(entry, folder / name), None, (start + at, size))
+    for name, stamp, entry, at, size, checksum in orjson.loads(listed):
+        if not 0 <= size <= left:
+            raise ValueError("damaged")
+        yield name, _Slot(stamp, entry_from(entry, folder / name), None, (start + at, size, checksum))
+
+
+def folder_stamp(path: Path) -> Stamp:
+    """Time and number of a folder; empty where there is none. The time is that of the latest name that came or went."""
+    try:
+        status = path.stat()
+    except OSError:
+        return []
+    return [status.st_mtime_ns, status.st_ino]
 
 
 def run_stamp(path: Path) -> Stamp:
     """Time of the folder; name, size, time and number of each file that a summary is read from."""
-    stamp: Stamp = []
-    try:
-        status = path.stat()
-        stamp += [status.st_mtime_ns, status.st_ino]
-    except OSError:
+    stamp = folder_stamp(path)
+    if not stamp:
         return []
     for name in STAMPED:
         with suppress(OSError):

@@ -23,6 +23,7 @@ from assay.report.document import curves_of, opened_summary
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.plots import Interval, interval_text
 from assay.report.reading import ResultLine, RunSummary, step_of
+from assay.runs.files import new_file
 from assay.runs.run import COMPLETE, ResultRow
 from assay.runs.storage import refuse_url
 from assay.statistics.arrays import combine
@@ -52,7 +53,8 @@ class Picture:
         ending = check_target(target)
         content = self.svg.encode() if ending == "svg" else as_image(self.drawing, ending)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        with new_file(target) as part:
+            part.write_bytes(content)
         return target
 
     def __repr__(self) -> str:

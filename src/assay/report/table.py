@@ -125,10 +125,14 @@ def _usage_line(name: str, spent: JSONObject) -> str:
     if "device_seconds" in spent:
         return _local_usage(name, spent)
     tokens, seconds = spent["tokens"], spent.get("seconds", {})
-    parts = [f"{name}: {spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")]
+    least = "at least " if spent.get("at_least") else ""
+    parts = [
+        f"{name}: {least}{spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")
+    ]
+    parts += [f"{spent['unanswered']:,} canceled before their answer"] if spent.get("unanswered") else []
     parts += [f"{spent['retries']:,} asked again"] if spent["retries"] else []
-    parts += [f"tokens: {tokens['in']:,} in, {tokens['out']:,} out"] if tokens["in"] or tokens["out"] else []
-    parts += [f"cost: {spent['cost']:.{4 if spent['cost'] >= 0.01 else 6}f}"] if "cost" in spent else []
+    parts += [f"tokens: {least}{tokens['in']:,} in, {tokens['out']:,} out"] if tokens["in"] or tokens["out"] else []
+    parts += [f"cost: {least}{spent['cost']:.{4 if spent['cost'] >= 0.01 else 6}f}"] if "cost" in spent else []
     parts += (
         ["latency " + ", ".join(f"{name} {_duration(value)}" for name, value in seconds.items())] if seconds else []
     )

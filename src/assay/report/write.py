@@ -34,6 +34,7 @@ from assay.report.table import (
     spreadsheet_text,
     visible,
 )
+from assay.runs.files import new_file
 from assay.runs.run import ResultRow
 from assay.runs.storage import refuse_url
 from assay.version import __version__
@@ -456,7 +457,8 @@ def write_report(
     target = Path(path)
     text = report_text(runs, format or format_of_file(target), options)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+    with new_file(target) as part:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     return target
 
 

@@ -8,7 +8,8 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -70,6 +71,19 @@ def replace_file(part: Path, path: Path) -> None:
     sync_folder(path.parent)
 
 
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A name to write a file under. The file gets its own name when it is whole; of one that cannot be written nothing is left, and
+    one that was there stays."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        yield part
+        replace_file(part, path)
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
 def replace_folder(part: Path, path: Path) -> Path:
     """Rename a folder after syncing its content. An existing folder that is not empty is an OSError."""
     for folder, _, names in os.walk(part):
@@ -113,9 +127,8 @@ ROWS = 2000
 def write_sink(path: Path, kind: str, records: Records, encoding: str = "utf-8") -> None:
     """Write records in one move: a file is whole or not there."""
     make_folder(path.parent)
-    part = path.with_name(f".{path.name}.part")
-    WRITERS[kind](part, records, encoding)
-    replace_file(part, path)
+    with new_file(path) as part:
+        WRITERS[kind](part, records, encoding)
 
 
 def _json(path: Path, records: Records, encoding: str) -> None:

@@ -29,6 +29,7 @@ from assay.runs import journal, lease
 from assay.runs.files import (
     CHECKSUM,
     make_folder,
+    new_file,
     read_bytes,
     replace_file,
     replace_folder,
@@ -46,6 +47,10 @@ from assay.similar import nearest
 
 JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
 SCORED = "scored"
+WAS_CUT_OFF = "was_cut_off"
+"""The key of the manifest of a run of which a process was killed or stopped before its end."""
+CUT_OFF = ("running", "interrupted", "stopped")
+"""Status of a run whose process was killed or stopped: what the server was asked in its last moment is not known."""
 OWNERLESS, DAY = re.compile(r"\.part-[a-z0-9_]{8}"), 86_400.0
 LINK_OUTSIDE = "is a link that leads out of the folder of the run, and links are not followed"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -104,13 +109,29 @@ class RunFolder:
         """Record that the run is alive, and its progress, at most once a second."""
         if time.monotonic() - self._beaten > 1.0:
             self.lease.beat(documents())
+            self._warn_of_loss()
             self._beaten = time.monotonic()
+
+    _is_lost: bool = False
+
+    def _warn_of_loss(self) -> None:
+        """Say once that another program took away what this run stores: its numbers are right, and it cannot be resumed."""
+        if not self._is_lost and (what := self.journal.loss):
+            self._is_lost, self.manifest["lost"] = True, f"{JOURNAL} was {what} during the run"
+            logging.getLogger("assay").warning(
+                "%s was %s during the run: the numbers are right, and a resumed run asks again for what is lost — keep other"
+                " programs away from the folder of a run",
+                self.path / JOURNAL,
+                what,
+            )
 
     def finish(self, results: JSONObject, status: str, requests: Mapping[str, int]) -> None:
         """Put samples, results and manifest in place."""
+        self._warn_of_loss()
         for keeper in self.keepers:
             keeper.place()
-        self.journal.compress()
+        if not self._is_lost:
+            self.journal.compress()
         ended = {"status": status, "requests": requests, "finished": time.time()}
         write_results(self.path, results, {**self.manifest, **ended})
 
@@ -139,6 +160,11 @@ class RunFolder:
         rest = "and repeat the command: it resumes from the last written response"
         if error.errno in NO_ROOM:
             return Problem(Place(str(self.path)), what, f"free some space {rest}")
+        if error.errno == errno.ENOENT:
+            what = "files of the run were removed while it was written"
+            return Problem(
+                Place(str(self.path)), what, "keep other programs away from its folder, and repeat the command"
+            )
         is_ours = str(place).startswith(f"{self.path}{os.sep}")
         return Problem(Place(str(place)), what, f"remove what is in its place {rest}") if is_ours else None
 
@@ -207,7 +233,8 @@ class LineWriter:
         self._number += 1
 
     def end(self) -> None:
-        self.abandon()
+        for part in self._parts.values():
+            part.close()
         with self._part("whole").open("wb") as whole:
             for number in range(len(self._parts)):
                 with self._part(number).open("rb") as part:
@@ -218,8 +245,12 @@ class LineWriter:
         replace_file(self._part("whole"), self.path)
 
     def abandon(self) -> None:
+        """Leave nothing of a file that was not finished."""
         for part in self._parts.values():
-            part.close()
+            with suppress(OSError):
+                part.close()
+        for name in ("whole", *range(len(self._parts))):
+            self._part(name).unlink(missing_ok=True)
 
     def _part(self, name: AnyJSON) -> Path:
         return self.path.with_name(f"{self.path.name}.{name}.part")
@@ -271,6 +302,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
             )
         _refuse_foreign_journal(path, known or {})
         held = Lease(path)
+        was_cut_off = known is not None and known.get("status") in CUT_OFF
         passing = ("reason", "status", "requests", "finished", CHECKSUMS)  # written at the end of a run
         manifest = {key: value for key, value in (known or {}).items() if key not in passing} or {
             "format": FORMAT,
@@ -279,6 +311,8 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
             "spec": spec,
             "spec_digest": digest(orjson.dumps(spec)),
         }
+        if was_cut_off:
+            manifest[WAS_CUT_OFF] = True
         write_manifest(path, {**manifest, "status": "running"})
         responses = Journal(path / journal.NAME, manifest)
         if responses.damaged:
@@ -436,9 +470,8 @@ def _indented(value: JSONObject) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    replace_file(part, path)
+    with new_file(path) as part:
+        part.write_bytes(data)
 
 
 def environment() -> JSONDict:

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import zlib
 from array import array
+from binascii import hexlify
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -24,9 +25,21 @@ from typing import Any, NamedTuple, TypeVar
 import orjson
 
 from assay.errors import AssayError, Place, Problem
-from assay.records import MOST_TOKENS, AnyJSON, Failed, JSONObject, Likelihood, Outcome, Response, Returned, Text, Usage
+from assay.records import (
+    MOST_TOKENS,
+    NOTHING_MORE,
+    AnyJSON,
+    Failed,
+    JSONObject,
+    Likelihood,
+    Outcome,
+    Response,
+    Returned,
+    Text,
+    Usage,
+)
 from assay.runs.compression import has_frames, read_frames, write_frames
-from assay.runs.files import open_file, replace_file, sync_folder
+from assay.runs.files import new_file, open_file, sync_folder
 from assay.runs.key_index import KeyIndex
 from assay.runs.outcomes import KeptRecord, kept_record, kept_result, kept_way, read_record, read_result
 from assay.runs.validation import FORMAT, newer_format
@@ -83,6 +96,7 @@ class Journal:
             blake2b(str((manifest or {}).get("spec_digest", "")).encode(), digest_size=KEY_BYTES).digest()
         )
         self._path = path
+        self._is_cut_off = False
         self.damaged = 0
         if path is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # lives as long as the run
@@ -114,7 +128,12 @@ class Journal:
         offset = self._index.get(key)
         if offset is None:
             return None
-        entry = orjson.loads(self._line(offset))
+        try:
+            entry = orjson.loads(self._line(offset))
+        except ValueError:
+            if not self.loss:
+                raise
+            return None  # somebody cut it off
         return _read(entry) if entry["k"] == key.hex() else None
 
     def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:
@@ -123,7 +142,7 @@ class Journal:
         lines, offset = [], self._end
         crc32, put = zlib.crc32, self._index.put
         for key, response in answered:
-            inside = b'{"k":"%s",%s%s' % (key.hex().encode(), to_line(response), who)
+            inside = b'{"k":"%s",%s%s' % (hexlify(key), to_line(response), who)
             line = b'%s,"c":"%08x"}\n' % (inside, crc32(inside))  # `sealed`, without a call for every response
             if not isinstance(response, Failed):
                 put(key, offset)
@@ -131,7 +150,22 @@ class Journal:
             offset += len(line)
         self._write(b"".join(lines))
 
+    @property
+    def loss(self) -> str:
+        """What somebody did to the file while it was written: `removed`, `replaced` or `cut off`; empty if nothing."""
+        if self._path is None:
+            return ""
+        try:
+            there = self._path.stat()
+        except OSError:
+            return "removed"
+        own = os.fstat(self._descriptor)
+        if (there.st_dev, there.st_ino) != (own.st_dev, own.st_ino):
+            return "replaced"
+        return "cut off" if self._is_cut_off or own.st_size < self._end else ""
+
     def _write(self, data: bytes) -> None:
+        self._is_cut_off = self._is_cut_off or os.fstat(self._descriptor).st_size < self._end
         written = 0
         while written < len(data):
             written += os.pwrite(self._descriptor, data[written:], self._end + written)
@@ -164,14 +198,27 @@ class Journal:
             own = self._own(key)
             self._put(self._begun, own, orjson.dumps({INTENT: own.hex(), "call": identity})[:-1])
 
+    def withdraw(self, key: bytes) -> None:
+        """Write down that an announced tool call was not begun."""
+        if self._path is not None:
+            own = self._own(key)
+            self._put(self._begun, own, orjson.dumps({INTENT: own.hex(), "withdrawn": True})[:-1])
+
     def sync_intents(self) -> None:
         """Sync what was announced: a tool runs only when its intent is on the disk."""
         if self._path is not None:
             self.sync()
 
     def has_begun(self, key: bytes) -> bool:
-        """Whether a tool call was announced."""
-        return self._begun.get(self._own(key)) is not None
+        """Whether a tool call was announced, and not withdrawn."""
+        offset = self._begun.get(self._own(key))
+        return offset is not None and "withdrawn" not in orjson.loads(self._line(offset))
+
+    def calls_in_doubt(self) -> list[Sequence[str | int]]:
+        """The identities of tool calls that were begun and have no result, in the order of the journal."""
+        begun = (orjson.loads(self._line(offset)) for offset in sorted(self._begun.offsets()))
+        open_calls = (entry for entry in begun if self._done.get(bytes.fromhex(entry[INTENT])) is None)
+        return [entry["call"] for entry in open_calls if "withdrawn" not in entry]
 
     def put_result(self, key: bytes, result: Returned) -> None:
         """Write down the result of a tool call."""
@@ -213,9 +260,10 @@ class Journal:
         index.put(key, self._end)
         self._write(sealed(inside))
 
-    def paid(self) -> Iterator[tuple[str, Response]]:
-        """The responses that earlier processes of this run were given, with the role that gave them, where they cost something."""
-        for offset in self._earlier.offsets:
+    def paid(self, *, unclaimed: bool = False) -> Iterator[tuple[str, Response]]:
+        """The responses that earlier processes of this run were given, with the role that gave them, where they cost something; or
+        those of them that were not claimed: they answer requests that were not needed this time."""
+        for offset in self._earlier.unclaimed() if unclaimed else self._earlier.offsets:
             entry = orjson.loads(self._line(offset))
             if "u" in entry:
                 yield entry.get("m", "model"), _read(entry)
@@ -238,10 +286,8 @@ class Journal:
         """Make a long journal short: it is only read again when the run is."""
         if self._path is None or self._end < LONG:
             return
-        part = self._path.with_name(f".{NAME}.zst.part")
-        with part.open("wb") as packed, self._path.open("rb") as plain:
+        with new_file(_packed(self._path)) as part, part.open("wb") as packed, self._path.open("rb") as plain:
             write_frames(plain, packed)
-        replace_file(part, _packed(self._path))
         self._path.unlink()
 
     def close(self) -> None:
@@ -288,6 +334,9 @@ class _Earlier:
 
     def __bool__(self) -> bool:
         return bool(self.offsets)
+
+    def unclaimed(self) -> Iterator[int]:
+        return (offset for offset, was in zip(self.offsets, self._is_claimed, strict=True) if not was)
 
     def claim(self, offset: int | None) -> bool:
         if offset is None or not self.offsets or offset > self.offsets[-1]:
@@ -449,14 +498,13 @@ def _unpack(path: Path) -> int:
     """Put a compressed journal back as it was; the number of lines that are lost."""
     if path.exists() or not _packed(path).exists():
         return 0
-    part, lost = path.with_name(f".{NAME}.part"), 0
-    with part.open("wb") as plain:
+    lost = 0
+    with new_file(path) as part, part.open("wb") as plain:
         for line in _packed_lines(_packed(path)):
             if isinstance(line, int):
                 lost += line
             else:
                 plain.write(line)
-    replace_file(part, path)
     _packed(path).unlink()
     sync_folder(path.parent)
     return lost
@@ -464,6 +512,8 @@ def _unpack(path: Path) -> int:
 
 def to_line(response: Response) -> bytes:
     """A response and what it took, as the inside of a JSON object."""
+    if type(response) is Likelihood and response[2:] == NOTHING_MORE:  # as most are
+        return b'"r":%s' % orjson.dumps(response[:2])
     plain = b'"r":%s' % orjson.dumps(_plain(response))
     if isinstance(response, Failed):
         return plain
@@ -504,7 +554,7 @@ def _usage(plain: AnyJSON) -> Usage:
 
 def _plain(response: Response) -> AnyJSON:
     if isinstance(response, Likelihood):
-        return (response.value, response.greedy)
+        return (response.value, response.greedy, *((True,) if response.is_bound else ()))
     if isinstance(response, Text):
         more = {"finish": response.finish, "reasoning": response.reasoning, "calls": list(response.calls)}
         return {"text": response.text, **{name: value for name, value in more.items() if value}}
@@ -517,6 +567,8 @@ def _response(plain: AnyJSON) -> Response:
     match plain:
         case [float() | int() as value, bool() as greedy] if not isinstance(value, bool):
             return Likelihood(value, greedy)
+        case [float() | int() as value, bool() as greedy, True] if not isinstance(value, bool):
+            return Likelihood(value, greedy, is_bound=True)
         case [None, bool() as greedy]:  # minus infinity: JSON has no word for it
             return Likelihood(-math.inf, greedy)
         case {"text": str() as text}:

@@ -18,6 +18,8 @@ except ImportError:  # where there is none, the heartbeat alone must do
 
 NAME = "run.lock"
 STALE_SECONDS = 60.0
+LOOKS, LOOK_SECONDS = 3, 0.002
+"""How often a beat that is not JSON is read again, and the pause before: it was read while it was written."""
 
 
 class FolderInUse(AssayError):
@@ -51,14 +53,16 @@ class Lease:
                     )
                 ]
             )
+        self._longest = os.fstat(self._handle).st_size  # of a process that was killed
         self.beat()
 
     def beat(self, documents: Mapping[str, int] | None = None) -> None:
         """Say that this process lives, and how many documents of each task have their answer."""
         sign = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": documents or {}}
         data = json.dumps(sign).encode()
-        os.pwrite(self._handle, data, 0)
-        os.ftruncate(self._handle, len(data))
+        # never shorter than before: whoever reads meanwhile would find the end of an earlier beat behind this one
+        self._longest = max(self._longest, len(data))
+        os.pwrite(self._handle, data.ljust(self._longest), 0)
 
     def release(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -124,11 +128,18 @@ def progress(folder: Path) -> dict[str, int]:
 
 
 def _owner(folder: Path) -> JSONDict:
-    try:
-        owner = json.loads(read_bytes(folder / NAME))
-    except (OSError, ValueError):
-        return {}
-    return owner if isinstance(owner, dict) else {}
+    for _ in range(LOOKS):
+        try:
+            owner = json.loads(read_bytes(folder / NAME))
+        except OSError:
+            return {}
+        except (
+            ValueError
+        ):  # half of it is of the beat before: the lock cannot be replaced in one move, as it is the file itself
+            time.sleep(LOOK_SECONDS)
+            continue
+        return owner if isinstance(owner, dict) else {}
+    return {}
 
 
 def _named(owner: JSONDict) -> str:

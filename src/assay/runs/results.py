@@ -11,7 +11,7 @@ from assay.errors import grouped, some
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.redaction import redacted
 from assay.runs.reasons import grouped_reasons, without_numbers
-from assay.statistics.influence import Estimate
+from assay.statistics.influence import Bounds, Estimate
 
 if TYPE_CHECKING:
     from assay.statistics.board import RowFailures
@@ -75,6 +75,8 @@ class GroupResult:
     shares: Mapping[ScoreKey, Sequence["Share"]]
     failed: Mapping[ScoreKey, str] = field(default_factory=dict)
     """The rows that code was to compute and did not, each with the reason."""
+    computed_by: str | None = None
+    """The class of the user's that computes the rows in place of the configuration: an aggregator that was set, or a group."""
 
 
 class Share(NamedTuple):
@@ -270,6 +272,7 @@ def _group_account(group: GroupResult, ends: Ends) -> JSONDict:
     return {
         **({"metadata": plain(group.metadata)} if group.metadata else {}),
         **({"skipped": dict(group.skipped)} if group.skipped else {}),
+        **({"computed_by": group.computed_by} if group.computed_by else {}),
         **({"no_value": {row_name(key): reason for key, reason in group.failed.items()}} if group.failed else {}),
         "rows": rows,
     }
@@ -301,9 +304,15 @@ def _details(row: Estimate, both: Sequence[float] | None) -> JSONDict:
     freedom, limits = row.df if both is not None else None, row.bounds
     return {
         **({"df": round(freedom, 3)} if freedom is not None and freedom < row.n - 1 else {}),
-        **({"scale": [each if math.isfinite(each) else None for each in limits]} if limits is not None else {}),
+        **({"scale": _both_ends(limits)} if limits is not None else {}),
+        **({"unused_bounds": _both_ends(row.unused_bounds)} if row.unused_bounds is not None else {}),
         **({"note": row.note} if row.note else {}),
     }
+
+
+def _both_ends(bounds: Bounds) -> list[float | None]:
+    """Bounds with null for an end that is open."""
+    return [each if math.isfinite(each) else None for each in bounds]
 
 
 def _bounds(task: TaskResult, failed: int) -> dict[str, list[float]]:

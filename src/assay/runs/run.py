@@ -30,6 +30,7 @@ from assay.runs.folder import (
     MANIFEST,
     RESULTS,
     SAMPLES,
+    WAS_CUT_OFF,
     NoRun,
     RunError,
     as_written,
@@ -93,6 +94,8 @@ class ResultRow:
     scale: Bounds | None = None
     """The least and the greatest value it can have, where they are known."""
     note: str = ""
+    unused_bounds: Bounds | None = None
+    """Declared bounds that its scores are not within."""
 
     @property
     def name(self) -> str:
@@ -299,6 +302,7 @@ class Run:
                     str(about.get("method") or ""),
                     _scale(about.get("scale")),
                     str(about.get("note", "")),
+                    _scale(about.get("unused_bounds")),
                 ),
             )
 
@@ -324,8 +328,8 @@ class Run:
 
     @property
     def usage(self) -> JSONObject:
-        """Requests, retries, tokens, cost and seconds, in all and by role and task."""
-        return mapping(self.extras.get("account"))
+        """Requests, retries, tokens, cost and seconds, by role and task, too; `at_least` so many where a process was cut off."""
+        return with_doubt(mapping(self.extras.get("account")), self.manifest)
 
     @cached_property
     def labels(self) -> Mapping[str, TaskLabels]:
@@ -503,6 +507,13 @@ def _runs(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path]]:
         is_searched = entry.name == SCORINGS if is_run else entry.name[:1] != "."
         if depth and is_searched and entry.is_dir(follow_symlinks=False):
             yield from _runs(folder / entry.name, f"{name}/{entry.name}".lstrip("/"), depth - 1)
+
+
+def with_doubt(account: JSONObject, manifest: JSONObject) -> JSONObject:
+    """The usage of a run, marked where a process of it was killed or stopped: nobody knows what the server was asked in its last
+    moment. A model on this machine charges nothing for that."""
+    is_in_doubt = manifest.get(WAS_CUT_OFF) and account and "device_seconds" not in account
+    return {**account, "at_least": True} if is_in_doubt else account
 
 
 def mapping(value: AnyJSON) -> JSONObject:

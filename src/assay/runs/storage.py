@@ -21,7 +21,7 @@ from assay.config.folders import RUNS_DIR, cache_folder, runs_folder
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.redaction import redacted_text
-from assay.runs.files import make_folder, replace_file
+from assay.runs.files import make_folder, new_file
 from assay.runs.folder import MANIFEST, RESULTS, NoRun, RunError, staging_folder
 from assay.runs.folder import UPLOADED as INDEX
 from assay.runs.lease import NAME as LOCK
@@ -312,9 +312,8 @@ def _write_synced(target: Path, storage: Storage, tokens: Tokens, checksums: Tok
         make_folder(target)
     known = _synced(target).get("checksums") or {} if checksums is None else dict(checksums)
     file = _synced_file(target)
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    part.write_text(json.dumps({"url": storage.shown, "files": dict(tokens), "checksums": known}))
-    replace_file(part, file)
+    with new_file(file) as part:
+        part.write_text(json.dumps({"url": storage.shown, "files": dict(tokens), "checksums": known}))
 
 
 # ---- writing
@@ -478,5 +477,6 @@ def write_beside(output: str, name: str, content: bytes) -> str:
         storage.write(name, content)
         return storage.shown
     make_folder(Path(output))
-    (Path(output) / name).write_bytes(content)
+    with new_file(Path(output) / name) as part:
+        part.write_bytes(content)
     return str(Path(output).resolve())

@@ -163,7 +163,7 @@ def _is_tree(value: AnyJSON) -> str:
 ROW = fields({"alias": text, "sample_len": optional(number), "sample_count": each(number)})
 _DESCRIBED: Mapping[str, Check] = {
     "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "method": optional(text),
-    "df": number, "scale": optional(pair), "note": text,
+    "df": number, "scale": optional(pair), "unused_bounds": pair, "note": text,
     "n": count, "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
     "chosen": listed(text), "noise": each(number),
     "reliability": listed(fields({"confidence": number, "accuracy": number, "n": count, "interval": optional(pair)})),
@@ -183,7 +183,8 @@ _COVERED = {
     "incomplete_tasks": listed(text),
 }
 _GROUP = fields({
-    "metadata": mapping, "skipped": each(text), "rows": each(fields(_DESCRIBED, "value")), "incomplete": truth, **_COVERED,
+    "metadata": mapping, "skipped": each(text), "computed_by": text,
+    "rows": each(fields(_DESCRIBED, "value")), "incomplete": truth, **_COVERED,
 }, "rows")  # fmt: skip
 
 

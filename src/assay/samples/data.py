@@ -3,9 +3,11 @@ hub.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from glob import glob
+from fnmatch import fnmatch
+from glob import escape, has_magic
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +15,7 @@ from assay.config.task import TaskConfig
 from assay.errors import installing
 from assay.redaction import without_queries
 from assay.samples.hub import from_hub
-from assay.samples.rows import DataError, ReaderOptions, Row, Rows, TypedRows, as_rows, typed
+from assay.samples.rows import DataError, HubError, ReaderOptions, Row, Rows, TypedRows, as_rows, typed
 from assay.user_code import UserCodeError, place_of, user_code
 
 FILE_READERS = ("json", "csv", "parquet", "text")
@@ -158,10 +160,79 @@ def find_files(written: str, folder: str | None, data_dir: str | None) -> list[P
     else:
         candidates = [str(Path(start, written)) for start in (folder, ".") if start is not None]
     for candidate in candidates:
-        files = [candidate] if os.path.isfile(candidate) else sorted(glob(candidate, recursive=True))  # noqa: PTH113, PTH207
+        files = [candidate] if os.path.isfile(candidate) else matching_files(candidate)  # noqa: PTH113  # a text
         if files:
             return [Path(file) for file in files]
     raise DataError(f"no data file {written!r}; looked for {' and '.join(candidates)}")
+
+
+MOST_ENTRIES = 200_000
+"""Files and folders that one pattern may look at: `/**/*` in the file of somebody else would read the whole disk."""
+
+
+def matching_files(pattern: str) -> list[str]:
+    """The files that a pattern matches, as `glob` with `**` finds them; refused where it looks at too many others.
+
+    Folders count where nothing else matches: whoever reads them names the mistake.
+    """
+    if pattern.endswith("/"):
+        return []
+    start, parts = (os.sep if pattern.startswith(os.sep) else ""), [part for part in pattern.split("/") if part]
+    matches = set(_PatternWalk(pattern).below(start, parts))
+    files = [match for match in matches if not os.path.isdir(match)]  # noqa: PTH112  # texts
+    return sorted(files or matches)
+
+
+@dataclass(slots=True)
+class _PatternWalk:
+    """A walk through the folders that a pattern may match in."""
+
+    pattern: str
+    looked_at: int = 0
+    visited: set[tuple[int, int, int]] = field(default_factory=set)
+    """Folders by device and number, with the length of the rest of the pattern: links may lead to one again."""
+
+    def below(self, folder: str, parts: Sequence[str]) -> Iterator[str]:
+        if not parts:
+            yield from [folder] if os.path.lexists(folder) else []  # a link that leads nowhere is named, too
+        elif parts[0] == "**":
+            yield from self._at_any_depth(folder, parts[1:] or ["*"])
+        elif has_magic(parts[0]):
+            names = [name for name in self._names(folder) if _matches(name, parts[0])]
+            for name in names:
+                yield from self.below(os.path.join(folder, name), parts[1:])  # noqa: PTH118
+        else:
+            yield from self.below(os.path.join(folder, parts[0]), parts[1:])  # noqa: PTH118
+
+    def _at_any_depth(self, start: str, rest: Sequence[str]) -> Iterator[str]:
+        waiting = [start]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                status = os.stat(folder or os.curdir)  # noqa: PTH116
+            except OSError:
+                continue
+            key = (status.st_dev, status.st_ino, len(rest))
+            if not stat.S_ISDIR(status.st_mode) or key in self.visited:
+                continue
+            self.visited.add(key)
+            yield from self.below(folder, rest)
+            waiting += [os.path.join(folder, name) for name in self._names(folder) if not name.startswith(".")]  # noqa: PTH118
+
+    def _names(self, folder: str) -> list[str]:
+        try:
+            names = os.listdir(folder or os.curdir)  # noqa: PTH208
+        except OSError:
+            return []
+        self.looked_at += len(names)
+        if self.looked_at > MOST_ENTRIES:
+            what = f"the pattern {self.pattern!r} looks at more than {MOST_ENTRIES:,} files and folders"
+            raise DataError(f"{what}: name a folder that is nearer to the data")
+        return names
+
+
+def _matches(name: str, part: str) -> bool:
+    return fnmatch(name, part) and (part.startswith(".") or not name.startswith("."))
 
 
 def _local_folder(path: str, folder: str | None) -> Path | None:
@@ -172,7 +243,11 @@ def _local_folder(path: str, folder: str | None) -> Path | None:
             raise DataError(f"no folder {here}")
         return here
     beside = Path(folder, path) if folder is not None else None
-    return beside if beside is not None and beside.is_dir() and any(beside.rglob("*.jsonl")) else None
+    return (
+        beside
+        if beside is not None and beside.is_dir() and any(matching_files(f"{escape(str(beside))}/**/*.jsonl"))
+        else None
+    )
 
 
 def _from_function(config: TaskConfig, as_table: bool) -> DataSet:
@@ -249,7 +324,7 @@ def _load_from_hub(
         place = f"{full_name} cannot be loaded from the hub{looked}"
         splits: Mapping[str, Split] = from_hub(place, lambda: datasets.load_dataset(path, name, **options))
     except UserCodeError as error:
-        raise DataError(f"{error} — {fix}") from error
+        raise HubError(f"{error} — {fix}") from error
     return splits
 
 

@@ -463,7 +463,8 @@ class Prompter:
             system += self.config.fewshot_delimiter
         parts = [[Turn("system", system)]] if system else []
         if self.examples.number > 0 and self._choose is not None:
-            parts += [self._example(index) for index in self._choose(row, self.examples.number)]
+            known = self._turns.get
+            parts += [known(index) or self._example(index) for index in self._choose(row, self.examples.number)]
         return parts
 
     def _joined(self, parts: list[list[Turn]]) -> str:

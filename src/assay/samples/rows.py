@@ -54,6 +54,10 @@ class DataError(SelfExplanatory, ValueError):
     """Missing or unreadable data; the message says how to fix it."""
 
 
+class HubError(DataError):
+    """Data that the hub would have, and that cannot be had from here."""
+
+
 def as_rows(returned: Any, subject: str) -> Sequence[Row]:
     """The documents that a user's function returned; `subject` begins the error message."""
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):

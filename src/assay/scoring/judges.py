@@ -416,6 +416,6 @@ class RewardModelScorer(GenerationScorer):
 
 
 def _number(response: Response) -> float:
-    if not isinstance(response, Likelihood):
+    if not isinstance(response, Likelihood) or response.is_bound:
         raise Unscored("reward: there is no number")
     return float(response.value)

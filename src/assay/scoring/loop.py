@@ -46,7 +46,7 @@ from assay.scoring.scorer import ProcessResults, ProcessResultsScorer, Scorer, U
 from assay.scoring.scorer_models import asked_in_turn
 from assay.scoring.verdicts import Asks, VerdictPlan, answered
 from assay.scoring.workers import ScoreWorkers
-from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, place_of, timed
+from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_overridden, is_writable, place_of, timed
 
 
 class CombinedScorer(Scorer[Scores]):
@@ -151,8 +151,10 @@ class _Adapter:
     task: str
 
     def step(self) -> ScoringStep:
-        scorer, own = self.scorer, type(self.scorer)
-        if isinstance(scorer, ProcessResultsScorer) and own.score_instances is ProcessResultsScorer.score_instances:
+        scorer = self.scorer
+        if isinstance(scorer, ProcessResultsScorer) and not is_overridden(
+            scorer, "score_instances", ProcessResultsScorer
+        ):
             return self._processed(scorer.process_results_fn)
         if isinstance(scorer, CombinedScorer):
             return self._combined(scorer)
@@ -422,6 +424,10 @@ class ScoringLoop:
 
     def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
+        if any([document.without_text for document in documents]) and not self._scores_nothing:  # noqa: C419  # nearly always none
+            rest = [document for document in documents if not document.without_text]
+            scored = iter(self.score(rest) if rest else ())
+            return [Failed(each.without_text) if each.without_text else next(scored) for each in documents]
         if self.workers is not None:
             by_step = [self._answers(step, documents) for step in self.steps]
             documents = compute_ahead(self.steps, documents, by_step, self.workers)
@@ -429,8 +435,15 @@ class ScoringLoop:
             return self._score_together(documents)
         return [self.call("scoring", self._score_one, document) for document in documents]
 
+    @property
+    def _scores_nothing(self) -> bool:
+        """Whether answers are only kept, as with --predict_only."""
+        return all(metric.name == "bypass" for metric in self.metrics) and bool(self.metrics)
+
     def verdict_plan(self, document: AnsweredSample) -> VerdictPlan:
         """The plan of what scorers ask other models about a document's answers; returns the rows of those steps."""
+        if document.without_text:
+            return verdicts.together({})
         return self._verdict_plan(document, [self._answers(step, [document])[0] for step in self.steps])
 
     def _verdict_plan(self, document: AnsweredSample, answers: Sequence[Filtered]) -> VerdictPlan:

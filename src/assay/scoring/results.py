@@ -7,12 +7,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Never
 
 from assay.config.row_names import row_name_problem
-from assay.errors import Place, SelfExplanatory
+from assay.errors import Place, SelfExplanatory, some
 from assay.records import (
     Answer,
     Answers,
     Failed,
     Likelihood,
+    Loglikelihood,
     MetricValue,
     Params,
     Request,
@@ -259,13 +260,32 @@ def raw(request: Request, response: Response) -> Answer:
     """A response as filters and helper code see it: a text, a pair of log-likelihood and greedy, or a log-likelihood."""
     if isinstance(response, Text):
         return response.text
+    if type(request) is Loglikelihood and type(response) is Likelihood:  # as most are
+        return (response.value, response.greedy)
     assert isinstance(response, Likelihood), "failures never come this far"
     return response.value if isinstance(request, Rolling) else (response.value, response.greedy)
+
+
+def calls_without_text(responses: Sequence[Response]) -> str:
+    """Why answers cannot be scored, if one of them is tool calls alone: it is no empty text. Empty where all have text."""
+    calls = [
+        response.calls
+        for response in responses
+        if type(response) is Text and response.calls and not response.text.strip()
+    ]
+    if not calls:
+        return ""
+    names = dict.fromkeys(str(call["function"]["name"]) for own in calls for call in own)
+    count = "the answer is" if len(responses) == 1 else f"{len(calls)} of {len(responses)} answers are"
+    what = f"{count} a call of a tool without text ({some(list(names))}), and metrics of a task score text"
+    return f"{what} — leave out `tools` or give `tool_choice: none`; graphs score calls of tools"
 
 
 def grouped(requests: Iterable[Request], responses: Sequence[Response], repeats: int) -> list[list[Answer]]:
     """The responses of each request together: plans ask a request `repeats` times in a row."""
     values = [raw(request, response) for request, response in zip(requests, responses, strict=True)]
+    if repeats == 1:
+        return [[value] for value in values]
     return [values[start : start + repeats] for start in range(0, len(values), repeats)]
 
 

@@ -59,7 +59,7 @@ from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_use
 from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.workers import ScoreInput, ScorerMemo, ScoreWorkers, Workers, identity_of
 from assay.statistics.influence import Bounds
-from assay.user_code import call_user_code
+from assay.user_code import call_user_code, is_overridden
 
 ComputeMetric = Callable[[StepInput, Metric], MetricValue]
 """Computes a metric of a result, as a user's class defines it."""
@@ -80,6 +80,8 @@ class AnsweredSample(NamedTuple):
     """By filter, answers that are filtered already."""
     instances: Sequence[Instance] = ()
     """The requests of the document, where it is made of them."""
+    without_text: str = ""
+    """Why an answer has nothing that filters and metrics look at, where one has not: empty otherwise."""
 
 
 Bound = tuple[str, Callable[[StepInput], MetricValue], str, tuple[str, ...]]
@@ -258,7 +260,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
 
     def run_metrics(self, filter_name: str) -> Sequence[Metric]:
         """The metrics that a run has bound; where a class of the user's chooses, those it returns."""
-        if type(self).get_metrics is Scorer.get_metrics:
+        if not is_overridden(self, "get_metrics", Scorer):
             return self._metrics.get(filter_name, ())
         chosen: Sequence[Any] = self.get_metrics(filter_name)
         if all(isinstance(each, Metric) for each in chosen):
@@ -307,27 +309,27 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
 
     @cached_property
     def has_score(self) -> bool:
-        return type(self).score is not Scorer.score
+        return is_overridden(self, "score", Scorer)
 
     @cached_property
     def computes(self) -> bool:
         """Whether a class of the user's computes the scores, which may want to see instances, too."""
-        return type(self)._compute_metrics is not Scorer._compute_metrics
+        return is_overridden(self, "_compute_metrics", Scorer)
 
     @cached_property
     def is_batch(self) -> bool:
-        return self.parallel or type(self).score_batch is not Scorer.score_batch
+        return self.parallel or is_overridden(self, "score_batch", Scorer)
 
     @cached_property
     def wants_instances(self) -> bool:
         """Whether a class of the user's makes its own result of a document's requests."""
-        own = type(self)
-        return own.score_instances is not _score_by_hooks or own._create_result is not Scorer._create_result
+        is_plain = type(self).score_instances is _score_by_hooks and "score_instances" not in vars(self)
+        return not is_plain or is_overridden(self, "_create_result", Scorer)
 
     @cached_property
     def calls_models(self) -> bool:
         """Whether its code asks models by plain calls."""
-        plain = type(self).ask is Scorer.ask and type(self).questions is Scorer.questions
+        plain = not is_overridden(self, "ask", Scorer) and not is_overridden(self, "questions", Scorer)
         return plain and bool(self.asked_models or any(member.calls_models for member in self.members))
 
     @property
@@ -399,7 +401,9 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         return compute(list(range(len(asked)))) if self._memory is None else self._memory.filled(asked, compute)
 
     def identity(self) -> str | None:
-        """Everything its scores depend on beside the answers; None where that is unknown."""
+        """Everything its scores depend on beside the answers; None where that is unknown, as with methods set on this object."""
+        if any(callable(value) and callable(getattr(type(self), name, None)) for name, value in vars(self).items()):
+            return None
         return identity_of(type(self), Scorer, self.version, self._parameters)
 
     @property
@@ -502,7 +506,7 @@ def bound_metrics(
     `compute` is given where a class of the user's computes every metric in its own way.
     """
     of_filter = f" of filter {filter_name!r}" if filter_name is not None else ""
-    if compute is None and type(scorer)._compute_metric is not Scorer._compute_metric:
+    if compute is None and is_overridden(scorer, "_compute_metric", Scorer):
         compute = scorer._compute_metric
     return [
         (

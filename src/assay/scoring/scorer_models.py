@@ -123,7 +123,7 @@ class ScorerModel:
         shared = list(prompts) * len(generations) if len(prompts) == 1 else list(prompts)
         pairs = zip(shared, generations, strict=True)
         responses = self._asked([Loglikelihood(str(prompt), str(text), self.role) for prompt, text in pairs])
-        if not all(isinstance(each, Likelihood) for each in responses):
+        if not all(isinstance(each, Likelihood) and not each.is_bound for each in responses):
             raise Unscored(f"{self.role}: there is no number")
         return [float(each.value) for each in responses if isinstance(each, Likelihood)]
 

@@ -13,7 +13,7 @@ from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
 from assay.registry import Accepted, Table, accepted, must_be_callable, typed_by_default
 from assay.statistics.agreement import AGREEMENT_AGGREGATIONS
 from assay.statistics.calibration import BIASES, CALIBRATION_AGGREGATIONS, CurvePoint, reliability_curve
-from assay.statistics.classes import CLASS_AGGREGATIONS, binary_influence
+from assay.statistics.classes import CLASS_AGGREGATIONS, MACRO_AVERAGES, binary_influence
 from assay.statistics.influence import COUNT, PERCENT, SHARE, Bounds
 
 Values = Sequence[MetricValue]
@@ -223,6 +223,7 @@ BOUNDS: Mapping[str, Bounds] = {
     "acc_all": SHARE,
     "krippendorff_alpha": (-math.inf, 1.0),
     **dict.fromkeys(CLASS_AGGREGATIONS, SHARE),
+    **dict.fromkeys(MACRO_AVERAGES, SHARE),
 }
 """Bounds of the numbers of an aggregation: likelihoods are at most 1, shares are between 0 and 1."""
 
@@ -331,6 +332,8 @@ def known_aggregation(aggregation: AggregationOrFunction | None) -> AggregationO
     """The aggregation; the mean if none is given, and the table's entry if helper code passes back one of its functions."""
     if aggregation is None:
         return AGGREGATIONS["mean"]
+    if isinstance(aggregation, Aggregation):
+        return aggregation
     return next((each for each in AGGREGATIONS.values() if each.function is aggregation), aggregation)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.records import Floats
-from assay.statistics.influence import SHARE, Bounds, Estimate, Influence, read_bounds
+from assay.statistics.influence import SHARE, Bounds, Estimate, Influence, clip_to_bounds, read_bounds
 from assay.statistics.intervals import LEVEL, Decision
 from assay.statistics.members import difference, extreme, mean_by_weight, middle, power_mean, weighted_sum
 from assay.statistics.paired import interval as paired_interval
@@ -46,7 +46,7 @@ def estimate(  # scores, and all that their interval depends on
     """
     level = _checked_level(level, side)
     sample = array("scores", scores)
-    limits = _checked_bounds(bounds, sample)
+    limits, sample = _within_bounds(bounds, sample)
     labels, shares = _labels(clusters, len(sample)), _shares(weights, len(sample))
     if limits is None and _right_or_wrong(sample):
         limits = SHARE
@@ -178,7 +178,8 @@ def compare(  # two arrays, and all that the interval depends on
     if len(first) != len(second):
         raise ValueError(f"b: {len(second)} scores for {len(first)} documents")
     n, labels = len(first), _labels(clusters, len(first))
-    limits = _checked_bounds(bounds, np.concatenate([first, second]))
+    limits, both = _within_bounds(bounds, np.concatenate([first, second]))
+    first, second = both[:n], both[n:]
     is_rate = limits in (None, SHARE) and _right_or_wrong(first) and _right_or_wrong(second)
     wide = 1.0 if is_rate else limits[1] - limits[0] if limits is not None else math.inf
     with np.errstate(over="ignore", invalid="ignore"):  # the reason says so
@@ -259,14 +260,16 @@ def _right_or_wrong(scores: Floats) -> bool:
     return bool(((scores == 0) | (scores == 1)).all())
 
 
-def _checked_bounds(bounds: object, scores: Floats) -> Bounds | None:
+def _within_bounds(bounds: object, scores: Floats) -> tuple[Bounds | None, Floats]:
+    """The bounds, checked, and the scores with what rounding put beyond them on them."""
     if bounds is None:
-        return None
+        return None, scores
     limits = read_bounds(bounds.tolist() if isinstance(bounds, np.ndarray) else bounds)
+    scores = np.asarray(clip_to_bounds(scores, limits))  # type: ignore[arg-type]  # read once, as a sequence
     if not (limits[0] <= scores.min() and scores.max() <= limits[1]):
         shown = f"{limits[0]:g} to {limits[1]:g}"
         raise ValueError(f"bounds: scores from {scores.min():g} to {scores.max():g} are not within {shown}")
-    return limits
+    return limits, scores
 
 
 def _shares(weights: Scores | None, n: int) -> "Floats | None":

@@ -12,7 +12,7 @@ from assay.records import EVERY_ROW, FilterScores, ScoreKey, UserValue
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, Values, known_aggregation, within
 from assay.statistics.calibration import less_bias
 from assay.statistics.estimates import estimate, with_draws
-from assay.statistics.influence import SHARE, Estimate
+from assay.statistics.influence import SHARE, Estimate, clip_to_bounds
 
 
 class RowFailures(NamedTuple):
@@ -162,6 +162,8 @@ class Board:
     ) -> Estimate:
         """The number that values of documents give, with its error and its draws."""
         known = known_aggregation(aggregation)
+        if isinstance(known, Aggregation) and known.bounds is not None:
+            values = clip_to_bounds(values, known.bounds)
         clusters = None if like_lm_eval or not self.clusters else self._clusters(documents)
         number = estimate(
             known,

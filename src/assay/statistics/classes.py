@@ -135,6 +135,9 @@ def every_pair(name: str, values: Sequence[object]) -> Sequence[object]:
 
 # --- records by the numbers of their classes, where there may be very many classes ------------------------------------
 
+MACRO_AVERAGES = ("average_precision", "average_recall", "average_f1_score")
+"""Names of numbers made by `macro_score`: those that graphs report."""
+
 
 def _sums(values: Counts, score: str, classes: int) -> tuple[Floats, Floats]:
     """Numerator and denominator, by class."""

@@ -2,12 +2,14 @@
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from assay.errors import some
 from assay.records import Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, mean, total
 from assay.statistics.classes import CLASS_AGGREGATIONS, every_pair
@@ -19,6 +21,9 @@ LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu",
 SLOW = ("bleu", "chrf", "chrf++", "ter")
 """Metrics of which lm-eval draws 100 resamples at most: by the metric's name, whatever its aggregation."""
 CHUNK = 1000
+FEW_OF_A_CLASS = 5
+LITTLE_KNOWN = "the number is biased, and its interval too narrow"
+"""Of a class with fewer documents little is known: macro F1 of rare classes held the truth in 42 to 89 % of intervals."""
 Integers = npt.NDArray[np.int64]
 
 
@@ -86,8 +91,12 @@ def with_draws(
     named, declared = aggregation.name, aggregation.bounds
     is_rate = named == "mean" and declared in (None, SHARE) and set(values) <= {0, 1}
     note = "" if is_rate or declared is None or math.isnan(value) else _beyond(values, declared)
+    unused = declared if note else None
     bounds = SHARE if is_rate else declared if declared is not None and not note else BOUNDS.get(named)
-    value = value.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=bounds, note=note)
+    note = note or _few_of_a_class(aggregation, values)
+    value = value.but(
+        is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=bounds, note=note, unused_bounds=unused
+    )
     stderr = value.stderr
     if stderr is None or math.isnan(value):
         return value
@@ -137,6 +146,21 @@ def _beyond(values: Values, bounds: Bounds) -> str:
         return ""
     said = f"scores from {low:g} to {high:g} are not within the declared bounds, {bounds[0]:g} to {bounds[1]:g}"
     return f"{said}: its interval does not use them"
+
+
+def _few_of_a_class(aggregation: Aggregation, values: Values) -> str:
+    """A note if a class has so few documents that its share of a number over classes is hardly known."""
+    if aggregation.by_repeat:
+        return ""
+    if aggregation.name not in CLASS_AGGREGATIONS or aggregation.name.startswith("micro_"):
+        return ""
+    if aggregation.name.startswith("class_"):
+        own = sum(actual for _, _, actual in values)
+        return f"its class has {own} documents: {LITTLE_KNOWN}" if own < FEW_OF_A_CLASS else ""
+    labels = getattr(aggregation.function, "keywords", {}).get("labels")
+    counts = Counter(gold for gold, _ in values)
+    few = [f"{label!r} {counts[label]}" for label in labels or counts if counts[label] < FEW_OF_A_CLASS]
+    return f"classes with fewer than {FEW_OF_A_CLASS} documents ({some(few)}): {LITTLE_KNOWN}" if few else ""
 
 
 def mean_stderr(values: Values) -> float:

@@ -15,6 +15,11 @@ CARRIED = 3.0
 ROUNDED = 1e-14
 """Scores that differ by less than so much of their mean differ by rounding."""
 
+CELLS, DRAWS = 256, 10_000
+"""Scores that differ by less than one of so many parts of their scale are alike; so many draws give the interval where most are."""
+CLOSE = 1e-9
+"""Scores beyond their bounds by less than so much of the distance between these are there by rounding."""
+
 Bounds = tuple[float, float]
 """The least and the greatest value that a score, or a number made of scores, can have."""
 SHARE: Bounds = (0.0, 1.0)
@@ -37,6 +42,27 @@ def read_bounds(written: object) -> Bounds:
     return float(numbers[0]), float(numbers[1])
 
 
+def clip_to_bounds(values: Sequence[Any], bounds: Bounds) -> Sequence[Any]:
+    """The values with those on a bound that rounding put beyond it; as they are if one is further beyond, or no number.
+
+    >>> clip_to_bounds([0.5, 1.0000000000000002], (0, 1)), clip_to_bounds([0.5, 1.1], (0, 1))
+    ([0.5, 1.0], [0.5, 1.1])
+    """
+    import numpy as np
+
+    try:
+        scores = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):  # None, or a list for each document
+        return values
+    low, high = bounds
+    close = CLOSE * (high - low if math.isfinite(high - low) else 1.0)
+    is_beyond = (scores < low) | (scores > high)
+    if not is_beyond.any() or (scores < low - close).any() or (scores > high + close).any():
+        return values
+    inside: list[float] = np.clip(scores, low, high).tolist()
+    return inside
+
+
 class Spread(NamedTuple):
     """Variance of a number for its interval, its degrees of freedom, and the value shrunken towards the middle of the bounds."""
 
@@ -54,6 +80,7 @@ class Influence:
     """
 
     __slots__ = (
+        "_drawn",
         "_spread",
         "_third",
         "bounds",
@@ -76,6 +103,7 @@ class Influence:
         self.variance: float = float((self.by_draw() ** 2).sum()) if variance is None else variance
         self._spread: Spread | None = None
         self._third: float | None = None
+        self._drawn: Floats | None = None
 
     @classmethod
     def of_mean(  # a mean, and all that its error depends on
@@ -145,7 +173,35 @@ class Influence:
             count = float(self.weights.sum()) ** 2 / float((self.weights**2).sum())
         if self.bounds is None or self.contributions is None or count < 2:
             return Spread(variance, freedom, self.center)
-        return with_pseudo_documents(Spread(variance, freedom, self.center), count, self.carriers(), self.bounds)
+        spread = with_pseudo_documents(Spread(variance, freedom, self.center), count, self.carriers(), self.bounds)
+        return spread._replace(variance=max(spread.variance, float(self.means_if_alike().var())))
+
+    def means_if_alike(self) -> Floats:
+        """Where most scores are alike and none of the bounds: means under the Bayesian bootstrap, with half a document at each
+        bound, in their order. What carries the spread is not what is missing then; parts of documents that fade as more
+        documents carry it left out the truth in up to 31 % of cases. A single 0 elsewhere."""
+        import numpy as np
+
+        if self._drawn is None:
+            self._drawn = np.zeros(1)
+            low, high = self.bounds or (-math.inf, math.inf)
+            if (
+                self.contributions is None
+                or not math.isfinite(high - low)
+                or self.clusters is not None
+                or self.weights is not None
+            ):
+                return self._drawn
+            scores = self.center + self.contributions * math.sqrt(self.count * (self.count - 1))
+            cells = np.round((scores - low) / (high - low) * CELLS)
+            kinds, own, counts = np.unique(cells, return_inverse=True, return_counts=True)
+            if 2 * counts.max() > len(scores) and 0 < kinds[counts.argmax()] < CELLS:
+                values = [*(np.bincount(own, weights=scores) / counts), low, high]
+                shares = np.random.Generator(np.random.SFC64(0)).standard_gamma(
+                    [*counts, 0.5, 0.5], (DRAWS, len(values))
+                )
+                self._drawn = np.sort(shares @ values / shares.sum(axis=1))
+        return self._drawn
 
     def carriers(self) -> float:
         """By how many draws the variance is carried: all of them if each moves the number as far."""
@@ -175,12 +231,12 @@ class Estimate(float):
     is of those alone. `draws` is the number of independent draws: documents or clusters. An aggregation that returns named
     numbers has them in `named_values`, and NaN as value. `bounds` limit the value. `spread` is that of its interval, where it
     does not follow from the parts; `center` is the middle of the interval, where that is not the value; `note` what a reader
-    should know about it; a median's values are `ranked`.
+    should know about it; a median's values are `ranked`. `unused_bounds` are declared ones that its scores are not within.
     """
 
     __slots__ = (
         "bounds", "center", "chosen", "draws", "is_power", "is_rate", "level", "missing", "n", "named_values", "note", "parts",
-        "ranked", "reason", "repeats", "side", "spread", "stderr", "tasks",
+        "ranked", "reason", "repeats", "side", "spread", "stderr", "tasks", "unused_bounds",
     )  # fmt: skip
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
@@ -193,13 +249,14 @@ class Estimate(float):
         draws: int | None = None, named_values: Mapping[str, float] | None = None, bounds: Bounds | None = None,
         chosen: Sequence[str] = (), spread: Spread | None = None, center: float | None = None, level: float = 0.95,
         side: str = "both", note: str = "", ranked: Sequence[float] | None = None,
+        unused_bounds: Bounds | None = None,
     ) -> None:  # fmt: skip
         self.stderr, self.n, self.reason, self.note = stderr, n, reason, note
         self.parts: Mapping[Influence, float] = parts if parts is not None else {}
         self.is_power, self.named_values, self.bounds, self.chosen = is_power, named_values, bounds, chosen
         self.draws = n if draws is None else draws
         self.repeats, self.is_rate, self.tasks, self.missing = repeats, is_rate, tasks, missing
-        self.ranked = ranked
+        self.ranked, self.unused_bounds = ranked, unused_bounds
         self.spread, self.center, self.level, self.side = spread, value if center is None else center, level, side
 
     @property

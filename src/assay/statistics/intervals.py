@@ -6,7 +6,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
-from assay.statistics.influence import Bounds, Estimate, Influence, Spread
+from assay.statistics.influence import CLOSE, ROUNDED, Bounds, Estimate, Influence, Spread
 
 LEVEL = 0.95
 COUNTED = 100
@@ -104,7 +104,7 @@ def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
     if ends is not None:
         return ends
     spread = spread_of(estimate)
-    if not spread.variance:
+    if math.sqrt(spread.variance) <= ROUNDED * abs(estimate.center):
         return None
     if _is_bounded(estimate):
         return _of_bounded(estimate, spread, level)
@@ -172,7 +172,7 @@ def _is_bounded(estimate: Estimate) -> bool:
 
 def _is_within(estimate: Estimate, bounds: Bounds) -> bool:
     """Whether the number is within bounds, up to rounding: a weighted mean of ones may be the float after 1."""
-    close = 1e-9 * (bounds[1] - bounds[0]) if math.isfinite(bounds[0] + bounds[1]) else 0.0
+    close = CLOSE * (bounds[1] - bounds[0]) if math.isfinite(bounds[0] + bounds[1]) else 0.0
     return bounds[0] - close <= estimate <= bounds[1] + close
 
 
@@ -194,7 +194,13 @@ def _of_bounded(estimate: Estimate, spread: Spread, level: float) -> tuple[float
     weight = max(min(weight, float(estimate.n)) if estimate.is_rate else weight, LEAST)
     normal = NormalDist().inv_cdf(0.5 + level / 2)
     ends = wilson(value, weight * (normal / student(level, spread.freedom)) ** 2, level)
-    return low + wide * ends[0], low + wide * ends[1]
+    below, above = low + wide * ends[0], low + wide * ends[1]
+    means = next(iter(estimate.parts)).means_if_alike() if [*estimate.parts.values()] == [1.0] else ()
+    if len(means) <= 1:
+        return below, above
+    last = len(means) - 1
+    ends = float(means[math.floor(last * (1 - level) / 2)]), float(means[math.ceil(last * (1 + level) / 2)])
+    return min(below, ends[0]), max(above, ends[1])
 
 
 @lru_cache(maxsize=8192)

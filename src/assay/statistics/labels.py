@@ -17,7 +17,7 @@ import numpy.typing as npt
 from assay.records import Floats
 from assay.statistics.arrays import Scores, Side, array, numbered
 from assay.statistics.arrays import estimate as estimate_of
-from assay.statistics.influence import Bounds, Estimate, Influence, Spread
+from assay.statistics.influence import Bounds, Estimate, Influence, Spread, clip_to_bounds
 from assay.statistics.intervals import LEVEL, student
 
 PSEUDO = 0.85
@@ -110,6 +110,8 @@ def corrected(  # noqa: PLR0913  # verdicts and labels, and all that the interva
     (0.6667, 0.5833, 0.7, 24, 'ppi++')
     """
     verdicts, people = array("scores", scores, missing=False), array("labels", labels, missing=True)
+    if bounds is not None:
+        verdicts, people = (np.asarray(clip_to_bounds(each, bounds)) for each in (verdicts, people))  # type: ignore[arg-type]
     chosen = np.flatnonzero(~np.isnan(people))
     _check(verdicts, people, chosen, bounds, clusters)
     numbers = range(len(verdicts)) if documents is None else documents

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assay.records import JSON, UNFINISHED, FilterScores, Sample
+from assay.records import JSON, UNFINISHED, USUAL_FINISHES, FilterScores, Sample
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID
 
 FAILED, TRUNCATED, EMPTY, UNEXTRACTED = "failed", "truncated", "empty", "unextracted"
+UNUSUAL_END = "unusual_end"
 DISAGREEING, GOLD_IN_ANSWER, TIED = "disagreeing", "gold_in_answer", "tied"
 KINDS = {
     FAILED: "could not be asked or scored: no score, and never a zero",
     TRUNCATED: "an answer was cut off at the token limit, or the model did not finish thinking",
     EMPTY: "an answer without text",
+    UNUSUAL_END: "the server gave no reason for the end of an answer, or one that is unknown",
     UNEXTRACTED: "a filter found nothing in an answer",
     DISAGREEING: "two filters give different values of one metric",
     GOLD_IN_ANSWER: "the right answer is in the raw answer, and no filter's first metric is above 0",
@@ -59,6 +61,8 @@ def _kinds(kept: SampleRecord, directions: Directions) -> Iterator[str]:
     finished = [reply.get("finish") for reply in kept.replies] if kept.replies is not None else ()
     if "length" in finished or UNFINISHED in finished:
         yield TRUNCATED
+    if any(finish not in USUAL_FINISHES for finish in finished if finish):
+        yield UNUSUAL_END
     texts = [text for responses in kept.responses for text in responses if isinstance(text, str)]
     if UNFINISHED not in finished and not all(map(str.strip, texts)) and _has_empty(kept):
         yield EMPTY

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.config.source import digest
 from assay.config.task import FewshotConfig, TaskConfig
 from assay.errors import Place, Problem, did_you_mean, placed_error
 from assay.records import Document, Function
 from assay.runs.folder import RunError
 from assay.runs.run import Run
+from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.writer import file_name
 from assay.samples.data import DataSet, Split, data_set
@@ -310,6 +309,6 @@ class RunSplits:
 
 def _document(row: StoredSample) -> Document:
     return {
-        **orjson.loads(row.doc), "doc_id": row.doc_id, "prompt": row.prefix + row.prompt, "target": orjson.loads(row.target),
+        **from_json(row.doc), "doc_id": row.doc_id, "prompt": row.prefix + row.prompt, "target": from_json(row.target),
         "responses": row.responses, "answers": row.answers, "scores": row.scores,
     }  # fmt: skip

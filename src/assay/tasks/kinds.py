@@ -1,14 +1,16 @@
 """Kinds of task as a run needs them: `config.kinds` reads their files, this protocol prepares, checks and rescores them."""
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from assay.config.kinds import KINDS, Definition, FileKind, kind_key
 from assay.errors import Place, Problem
-from assay.tasks.rescore import TaskFacts
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
+
+if TYPE_CHECKING:
+    from assay.tasks.rescore import TaskFacts
 
 FindDefinition = Callable[[str, Place], Definition]
 """Finds the definition of another task by its name; the place is where the name is written."""
@@ -24,7 +26,7 @@ class TaskKind(FileKind, Protocol):
         """Bind the task to its data and code; everything that can fail before the first request fails here."""
         ...
 
-    def prepare_scoring(self, task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> Runnable:
+    def prepare_scoring(self, task: Task, settings: Settings, helpers: Helpers, facts: "TaskFacts") -> Runnable:
         """Bind the task to answers that are stored, without its data and models."""
         ...
 

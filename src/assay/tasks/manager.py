@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypedDict, TypeVar
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.examine import GROUP_KEYS
+from assay.catalog.examine import GROUP_KEYS, without_followers
 from assay.catalog.expand import CatalogNode, GroupNode, TaskNode
 from assay.catalog.index import CatalogEntry
 from assay.catalog.roots import IncludePath
@@ -126,7 +126,7 @@ class TaskManager:
         listed: list[Any] = [specs] if single else list(specs)  # type: ignore[arg-type]
         objects = [spec for spec in listed if isinstance(spec, Task | Group)]
         names = [spec for spec in listed if not isinstance(spec, Task | Group)]
-        loaded, problems = self.attempt(names, overrides, resolve=self._resolve)
+        loaded, problems = self.attempt(names, overrides, resolve=self.resolve)
         if any(problem.serious for problem in problems):
             raise ConfigError([problem for problem in problems if problem.serious])
         loaded_objects = _flat(objects)
@@ -158,10 +158,10 @@ class TaskManager:
         known = meanings(selection.nodes, selection.ways)
         builder = _Builder(self, known, problems, resolve, thorough=thorough)
         built = [builder.build(node) for node in selection.nodes]
-        return _flat(item for item in built if item is not None), problems
+        return _flat(item for item in built if item is not None), without_followers(problems)
 
     @cached_property
-    def _resolve(self) -> Resolve:
+    def resolve(self) -> Resolve:
         """Returns the objects that groups name with `!function`; each module is executed once."""
         resolve: Resolve = HELPER_CODE["modules"]().resolve
         return resolve
@@ -245,6 +245,7 @@ class _Builder:
         )
         task = Task(self._with_metadata(change.config if change else config), name=meaning.key, fields=node.fields)
         task.notes = change.notes if change else ()
+        task.format = asked or chosen.format if change and chosen is not None else None
         task.alias = _alias(meaning, "task_alias") or (
             meaning.key if node.registered else meaning.key.rpartition("::")[2]
         )
@@ -292,9 +293,7 @@ class _Builder:
 
     def _kind(self, config: GroupConfig, node: GroupNode) -> type[StandardGroup[Task]]:
         """The class of a group. One that a `!function` names is known when helper code is run."""
-        if not isinstance(config.type, str):
-            return config.type if isinstance(config.type, type) else StandardGroup
-        kind = group_type(config.type)
+        kind = group_type(config.type) if config.type is not None else StandardGroup
         if kind is None:
             fix = "give the name of a subclass of StandardGroup that is imported, or !function module.Class"
             raise ConfigError([Problem(node.fields.place("type"), f"no kind of group named {config.type!r}", fix)])

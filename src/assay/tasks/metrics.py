@@ -14,7 +14,6 @@ from assay.registry import Accepted, accepted, names_only
 from assay.scoring.ahead import ParallelMetric
 from assay.scoring.combined import own_bounds
 from assay.scoring.metrics.convention import (
-    ANSWER,
     Compute,
     MetricCall,
     Unfit,
@@ -310,7 +309,7 @@ class MetricBinder:
         except Unfit as error:
             what = f"metric {meaning.name!r} cannot be called: {error}"
             raise self._problem(number, "metric", what, error.fix) from None
-        call = call.for_one_reference() if by_one else call
+        call = call.for_one_reference() if by_one and not self.lenient else call  # lm-eval itself gives one at a time
         if not (call.pair and self.lenient):  # lm-eval calls these without parameters
             self._refuse(self._wrong(meaning.name, call.takes, kwargs, number))
         return call
@@ -320,7 +319,7 @@ class MetricBinder:
             kwargs = {key: value for key, value in kwargs.items() if key in call.takes.named}
         if call.pair and self.output_type != GENERATE:
             return _Computation(partial(call.function, **kwargs))
-        if self.lenient and call.answer != ANSWER:
+        if self.lenient and call.is_called_by_lm_eval:
             return _Computation(call.like_lm_eval(kwargs, named, higher_is_better=better))
         compute = call.computing(kwargs, named, higher_is_better=better)
         in_order = call.sees_references and not self.lenient

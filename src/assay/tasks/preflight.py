@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 
 from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
@@ -51,6 +52,7 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
         for need in sorted(task.needs):
             if not getattr(model.can, need):
                 what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
+                what += model.can.why_not(need)
                 formats = need == "loglikelihood" and task.task.definition is None
                 way = f"ask for {task.task.name}@generate" if formats else "choose another model"
                 problems.append(Problem(Place("model"), what, way))
@@ -69,17 +71,19 @@ def check_over_length(model: AnyModel, over_length: str) -> None:
         raise ConfigError([Problem(place, what, "create it with over_length='truncate', or use drop_shots")])
 
 
-def warn_thinking(tasks: Sequence[Runnable]) -> None:
+def warn_thinking(tasks: Sequence[Runnable], model: AnyModel) -> None:
     """Warn of tasks whose token limit may end before a model that thinks has answered."""
     known = {task.task.name: token_limit(task) for task in tasks if "generate" in task.needs}
     small = {name: limit for name, limit in known.items() if limit is not None and limit <= SMALL_LIMIT}
     if small:
         name, limit = min(small.items(), key=lambda each: each[1])
         which = f"task {name!r}" if len(small) == 1 else f"{len(small)} tasks, such as {name!r},"
+        takes = "enable_thinking" in signature(type(model).__init__).parameters
         logging.getLogger("assay").warning(
             "the model thinks before it answers, and %s may end before the answer, with a limit of %d tokens: give --gen_kwargs"
-            " max_gen_toks=4096 or more, or switch thinking off, as with enable_thinking=False in --model_args",
+            " max_gen_toks=4096 or more%s",
             f"the texts of {which}", limit,
+            ", or switch thinking off, with enable_thinking=False in --model_args" if takes else "",
         )  # fmt: skip
 
 
@@ -99,7 +103,7 @@ def check_template(model: AnyModel, tasks: Sequence[Runnable]) -> None:
     except SelfExplanatory:  # a template that refuses such a conversation: the run reports what it refuses
         return
     if thinks:
-        warn_thinking(tasks)
+        warn_thinking(tasks, model)
 
 
 def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:
@@ -109,7 +113,7 @@ def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> No
             for need in sorted(needs):
                 if not getattr(models[role].can, need):
                     what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
-                    what += f", and {models[role].name!r} cannot"
+                    what += f", and {models[role].name!r} cannot{models[role].can.why_not(need)}"
                     raise ConfigError([Problem(Place(f"model_role.{role}"), what, "choose another model")])
 
 

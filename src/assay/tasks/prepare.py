@@ -44,6 +44,7 @@ from assay.scoring.results import (
     Metric,
     ModelRoles,
     ScoreRules,
+    calls_without_text,
     grouped,
 )
 from assay.scoring.scorer import Scorer
@@ -393,7 +394,11 @@ class PreparedTask:
     def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample:
         own, verdicts = responses[: len(sample.requests)], responses[len(sample.requests) :]
         return AnsweredSample(
-            sample, grouped(sample.requests, own, self.config.repeats), verdicts, self._question(sample.doc)
+            sample,
+            grouped(sample.requests, own, self.config.repeats),
+            verdicts,
+            self._question(sample.doc),
+            without_text=calls_without_text(own),
         )
 
     def _question(self, doc: Document) -> str:

@@ -7,6 +7,7 @@ and nothing at all are texts that tasks mean; a lone word is nearly always the n
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -111,6 +112,8 @@ def unaskable(task: Task, error: RenderError, docs: Split, settings: Settings) -
     if settings.like_lm_eval:
         return error
     problem = explained(task, error, docs, columns_of(docs))
+    if isinstance(error, TooFewExamples) and settings.run.num_fewshot is not None:
+        problem = replace(problem, place=Place("--num_fewshot"))
     if not is_lenient_task(task) and is_everywhere_undefined(error, islice(docs, LOOKED_FURTHER)):
         return ConfigError([problem])
     return placed_error(RenderError, problem)

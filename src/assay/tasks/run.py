@@ -3,10 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, starmap
+from typing import Protocol
 
 from assay.engine import Ended, Started
+from assay.engine.calls import IN_DOUBT
+from assay.engine.counts import FIRST_REQUESTS
 from assay.records import (
+    NOTHING_MORE,
     UNFINISHED,
+    USUAL_FINISHES,
     Answer,
     Call,
     Failed,
@@ -30,14 +35,23 @@ from assay.scoring.scorer import AnsweredSample
 from assay.statistics.board import Board
 from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.runnable import Runnable
+from assay.tasks.settings import preserved_random
 
 TRUNCATED = "cut off at the token limit"
 UNFINISHED_THINKING = "unfinished thinking"
+ODD_END = "with an unknown finish reason, or none"
+BOUNDED = "with a choice of which only an upper bound is known"
 SHORTENED = "to a prompt that lost its beginning"
 FEWER_EXAMPLES = "to a prompt with fewer examples"
 MARKS = {INVALID: "no match", UNFINISHED_MARK: UNFINISHED_THINKING}
 ResponseDetails = Sequence[Mapping[str, object]] | None
 Keep = Callable[[SampleRecord], object]
+
+
+class OnDocument(Protocol):
+    """Called with each document whose requests were answered: why it failed, if it did, and whether it has no score at all."""
+
+    def __call__(self, task: str, reason: str, *, is_lost: bool) -> None: ...
 
 
 @dataclass
@@ -51,13 +65,16 @@ class TaskRun:
     runnable: Runnable
     keep: Keep | None = None
     ended: Callable[[], None] | None = None
+    on_document: OnDocument | None = None
     board: Board = field(default_factory=Board)
     audit: Audit = field(default_factory=Audit)
     differ: bool = False
     """Whether two answers to one request differ."""
+    _is_tried: bool = False
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
     _together: list[tuple[AnsweredSample, ResponseDetails, str]] = field(default_factory=list)
+    _known_directions: tuple[int, Mapping[str, bool | None]] | None = None
 
     def samples(self) -> Iterator[Sample]:
         """The samples to ask about."""
@@ -93,16 +110,21 @@ class TaskRun:
 
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
         self.board.documents += 1
+        if are_plain(responses) and not (sample.problem or sample.dropped):
+            self._score(sample, responses, None)
+            return
         own = len(sample.requests) or len(responses)  # a graph's are all its own
         failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
         details = response_metadata(responses, own)
         end = responses[-1] if responses else None
-        failed = end.failed if isinstance(end, Outcome) else ""
+        failed = end.failed if isinstance(end, Outcome) else unknown_choice(sample, responses[:own])
         if failure is not None or sample.problem or failed:
             reason = failure.reason if failure is not None else sample.problem or failed
             if self.runnable.is_batch:
                 self._together.append((AnsweredSample(sample, ()), details, reason))
             elif isinstance(end, Outcome):
+                if failure is None and IN_DOUBT not in reason:
+                    self._report(reason, is_lost=True)
                 self._fail(sample._replace(requests=end.asked), reason, _answers(end.asked, responses), details)
             else:
                 self._fail(sample, reason, (), details)
@@ -110,14 +132,47 @@ class TaskRun:
         self._notice(sample, responses[:own])
         if details is not None and len(responses) > own:
             details = with_questions(details, own, _further_requests(self.runnable.plan(sample), responses))
+        self._score(sample, responses, details)
+
+    def _score(self, sample: Sample, responses: Sequence[Response], details: ResponseDetails) -> None:
         document = self.runnable.document(sample, responses)
         if self.runnable.repeats > 1 and not self.differ:
             self.differ = any(each != repeats[0] for repeats in document.responses for each in repeats)
         if self.runnable.is_batch:
             self._together.append((document, details, ""))
+            self._try_together()
         else:
             [scores] = self.runnable.score([document])
+            if not any(isinstance(response, Failed) for response in responses):
+                self._report_scores(scores)
             self._note(document, scores, details)
+
+    def _try_together(self) -> None:
+        """Score the first documents of a task whose filters must see all of them, to find out early that its code fails."""
+        if self.on_document is None or self._is_tried or len(self._together) < FIRST_REQUESTS:
+            return
+        if any(scorer.parallel for scorer in self.runnable.scorers()):  # slow by declaration: nothing is scored twice
+            self._is_tried = True
+            return
+        first = [document for document, _, failure in self._together if not failure]
+        if len(first) < FIRST_REQUESTS or len(self._together) == self.runnable.size:
+            return
+        self._is_tried = True
+        with preserved_random():
+            for scores in self.runnable.score(first):
+                if isinstance(scores, Failed) or not any(each.values for each in scores):
+                    self._report_scores(scores)
+
+    def _report_scores(self, scores: list[FilterScores] | Failed) -> None:
+        if isinstance(scores, Failed):
+            self._report(scores.reason, is_lost=True)
+            return
+        reason = next((reason for each in scores for reason in each.failed.values()), "")
+        self._report(reason, is_lost=not any(each.values for each in scores))
+
+    def _report(self, reason: str, *, is_lost: bool) -> None:
+        if self.on_document is not None:
+            self.on_document(self.runnable.task.name, reason, is_lost=is_lost)
 
     def _note(self, document: AnsweredSample, scores: list[FilterScores] | Failed, details: ResponseDetails) -> None:
         if isinstance(scores, Failed):
@@ -136,22 +191,26 @@ class TaskRun:
 
     def _put(self, kept: SampleRecord) -> None:
         """Hand a sample that is done over, with what is worth a look about it."""
-        kinds = kinds_of(kept, self.runnable.higher_is_better)
+        kinds = kinds_of(kept, self._directions)
         self.audit.note(kept.sample.doc_id, kinds)
         if self.keep is not None:
             self.keep(kept._replace(audit=kinds) if kinds else kept)
+
+    def _directions(self) -> Mapping[str, bool | None]:
+        """Which metrics are better when higher: asked again where documents have brought names of rows."""
+        rows = len(self.runnable.parents)
+        if self._known_directions is None or self._known_directions[0] != rows:
+            self._known_directions = rows, self.runnable.higher_is_better()
+        return self._known_directions[1]
 
     def _notice(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Count what is worth telling about answers beside their scores: documents, however many of their answers it is."""
         kinds = {FEWER_EXAMPLES} if sample.dropped else set()
         for response in responses:
             if isinstance(response, Text):
-                if response.finish == "length":
-                    kinds.add(TRUNCATED)
-                if response.finish == UNFINISHED:
-                    kinds.add(UNFINISHED_THINKING)
-                elif not response.text.strip() and not response.calls:
-                    kinds.add("empty")
+                kinds |= _kinds_of_text(response)
+            elif isinstance(response, Likelihood) and response.is_bound:
+                kinds.add(BOUNDED)
             if isinstance(response, Outcome) and response.noticed:
                 kinds |= {kind for kind, count in response.noticed.items() if count}
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
@@ -164,6 +223,41 @@ class TaskRun:
     ) -> None:
         self.board.fail(reason)
         self._put(SampleRecord(sample, responses, (), self.runnable.repeats, reason, details))
+
+
+def _kinds_of_text(text: Text) -> set[str]:
+    """What is worth telling about a text."""
+    kinds: set[str] = set()
+    if text.finish == "length":
+        kinds.add(TRUNCATED)
+    elif text.finish and text.finish not in USUAL_FINISHES:
+        kinds.add(ODD_END)
+    if text.finish == UNFINISHED:
+        kinds.add(UNFINISHED_THINKING)
+    elif not text.text.strip() and not text.calls:
+        kinds.add("empty")
+    return kinds
+
+
+def unknown_choice(sample: Sample, responses: Sequence[Response]) -> str:
+    """Why the likeliest choice is not known: it may be one with only an upper bound. Empty where it is known."""
+    likelihoods = [response for response in responses if type(response) is Likelihood]
+    if not any(likelihood.is_bound for likelihood in likelihoods):
+        return ""
+    choices = sample.choices or ()
+    if not choices or len(choices) > len(likelihoods) or any(each.is_bound for each in likelihoods[len(choices) :]):
+        return (
+            "a log-likelihood is not known: its text is not among the most likely next tokens that the server reports"
+        )
+    for sizes in ([1] * len(choices), [len(text) for text in choices], [len(text.encode()) for text in choices]):
+        values = [each.value / max(size, 1) for each, size in zip(likelihoods, sizes, strict=False)]
+        best = max(values)
+        if any(value == best and each.is_bound for value, each in zip(values, likelihoods, strict=False)):
+            return (
+                "the likeliest choice is not known: it may be one that is not among the most likely next tokens that the server"
+                " reports; likelihoods=generated needs choices of one token"
+            )
+    return ""
 
 
 FIRST_DOCUMENTS = 8
@@ -202,9 +296,14 @@ def _answers(requests: Sequence[Request], responses: Sequence[Response]) -> list
     return [[None if isinstance(response, Failed) else raw(request, response)] for request, response in pairs]
 
 
+def are_plain(responses: Sequence[Response]) -> bool:
+    """Whether responses are log-likelihoods with nothing more to tell about them, as most of all there are."""
+    return all(type(response) is Likelihood and response[2:] == NOTHING_MORE for response in responses)
+
+
 def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONObject] | None:
     """Return the metadata of responses beside their texts and numbers; the first `own` answer the sample's requests."""
-    if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
+    if are_plain(responses):
         return None
     metadata = [_reply(response) for response in responses[:own]]
     metadata += [{**_reply(response), **_verdict(response)} for response in responses[own:]]

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Never, TypeVar
 
+from assay.catalog.functions import module_file
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
@@ -403,7 +404,9 @@ def with_own_scorers(task: Task, config: TaskConfig, helpers: Helpers) -> TaskCo
         if not isinstance(written, str) or (written in SCORERS and written not in SCORERS.added):
             return written
         function = registered_beside(written, folder, place)
-        return helpers.resolve(function) if function is not None else written
+        if function is None or SCORERS.is_loaded_from(written, module_file(function)):
+            return written  # --plugin named that file, or it is the script that runs
+        return helpers.resolve(function)
 
     def folder(key: str) -> str | None:
         return task.fields.origin(key).folder if key in task.fields else None

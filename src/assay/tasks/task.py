@@ -29,9 +29,20 @@ def is_lenient_task(task: "Task") -> bool:
     return any(task.fields.origin(key).lenient for key in task.fields)
 
 
-def not_a_task_class(function: Function) -> Problem:
+def not_a_task_class(task: "Task") -> Problem:
+    """The problem of a `class:` that is none of a task."""
+    kind: Any = task.config.class_
     fix = "derive it from assay.GenerateTask, assay.MultipleChoiceTask, or lm_eval.api.task.ConfigurableTask"
-    return Problem(function.place, f"{function.name!r} is not a task class", fix)
+    name = kind.__name__ if isinstance(kind, type) else getattr(kind, "name", repr(kind))
+    return Problem(class_place(task), f"{name!r} is not a task class", fix)
+
+
+def class_place(task: "Task") -> Place:
+    """The place of a task's `class:`, also of a class that is given in Python."""
+    written = task.config.class_
+    if isinstance(written, Function):
+        return written.place
+    return task.fields.place("class") if "class" in task.fields else Place(f"task {task.name!r}")
 
 
 class Task:
@@ -52,6 +63,8 @@ class Task:
         self.alias = config.task_alias or self.name
         self.fields = fields if fields is not None else Fields({}, {})
         self.notes: tuple[str, ...] = ()
+        self.format: str | None = None
+        """The format that was applied to its configuration."""
         self.definition: Definition | None = None
         """The content of its file, for a task of another kind than plain YAML: a graph."""
         self._groups: list[Group[Task]] = []
@@ -116,6 +129,9 @@ class Task:
         kind, problems = KINDS[marking], list[Problem]()
         keys, own = yaml_keys(kind.config), fields.origin(marking).source
         foreign = [key for key in fields if key not in keys and fields.origin(key).source is not own]
+        if "class" in foreign:
+            what, fix = f"a {kind.name} cannot be a class: {name}", "leave `class` out of what is said of this task"
+            raise ConfigError([Problem(fields.place("class"), what, fix)])
         definition = kind.read(fields.without(*foreign), problems)
         if definition is None:
             raise ConfigError(problems)

@@ -12,7 +12,8 @@ from assay.scoring.named import method_problem
 from assay.scoring.results import CHOICE, LIKELIHOOD, Filtered, Instance, ScoreDict, StepInput, with_answers
 from assay.scoring.scorer import AnsweredSample, ProcessResultsScorer, Scorer, bound_metrics, computed, shown
 from assay.tasks.settings import Helpers
-from assay.tasks.task import Task
+from assay.tasks.task import Task, class_place
+from assay.user_code import is_overridden
 
 STEPS = ("_create_result", "_compute_metric")
 
@@ -31,13 +32,14 @@ def typed(config: TaskConfig, kind: object = None) -> TaskConfig:
 def own_task(task: Task, config: TaskConfig, helpers: Helpers) -> Task | None:
     """The object of the user's own class that a task is, or is made of; None where no method of it takes part in scoring."""
     own = task
-    at: Place = getattr(task.config.class_, "place", None) or Place(f"task {task.name!r}")  # None of a class in Python
+    at = class_place(task)
     kind = config.class_ if isinstance(config.class_, type) and issubclass(config.class_, Task) else type(task)
     if not isinstance(task, kind):
         with refused(at, f"the class {kind.__name__} cannot be made", "it must take the configuration of the task"):
             own = kind.__new__(kind)
             own.helpers = helpers  # its `__init__` may need them
             own.__init__(config)  # type: ignore[misc]  # as the class has it
+            vars(own).update({name: each for name, each in vars(task).items() if name in METHODS})  # set on the object
     _check_methods(own, at)
     return own if takes_part(own) else None
 
@@ -66,7 +68,7 @@ def takes_part(task: Task) -> bool:
 
 
 def _overrides(task: Task, method: str) -> bool:
-    return getattr(type(task), method) is not getattr(Task, method)
+    return is_overridden(task, method, Task)
 
 
 def with_methods(task: Task, steps_only: bool, loop: ScoringLoop, step: ScoringStep, scorer: Scorer) -> ScoringStep:

@@ -1,7 +1,9 @@
 """Everything that can be known to be wrong without a model, a network or running any helper code."""
 
 import inspect
+import logging
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.catalog.catalog import Catalog
+from assay.catalog.examine import without_followers
 from assay.catalog.functions import check_function, functions_in, is_plain_class, module_file, static_signature
 from assay.catalog.roots import broken_plugins
 from assay.config.fields import Fields
@@ -17,7 +20,7 @@ from assay.config.option import YAMLValue
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig, generation_types
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
-from assay.records import Function
+from assay.records import Function, UserValue
 from assay.registry import Accepted, accepted
 from assay.samples.data import FILE_READERS, Split, columns_of, find_files
 from assay.samples.fewshot import SAMPLERS
@@ -48,7 +51,7 @@ from assay.tasks.prompt_checks import (
 )
 from assay.tasks.scoring import answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
-from assay.tasks.task import Task, is_lenient_task, not_a_task_class
+from assay.tasks.task import Task, class_place, is_lenient_task, not_a_task_class
 from assay.user_code import UserCodeError, user_code
 
 FindMetric = Callable[[str], UserFunction | None]
@@ -74,6 +77,11 @@ class _Checks:
     code: LoadedCode | None
 
 
+LOG = logging.getLogger("assay.validate")
+BEAT = 5.0
+"""Seconds between two messages of how far a long check is."""
+
+
 def validate(
     manager: TaskManager,
     specs: YAMLValue = None,
@@ -90,11 +98,17 @@ def validate(
     """
     catalog = manager.catalog
     selected: object = [*catalog.index.named.values()] if specs is None else specs
-    loaded, problems = manager.attempt(selected, thorough=True)
+    loaded, problems = manager.attempt(
+        selected, thorough=True, resolve=code.helpers.resolve if code is not None else None
+    )
     broken = {problem.place.file for problem in problems if problem.serious}
     checks = _Checks(manager.formats, settings or Settings(), find_metric, find_dotted, code)
-    for task in loaded["tasks"].values():
+    due = time.monotonic() + BEAT
+    for number, task in enumerate(loaded["tasks"].values()):
         problems += _checked(task, checks, broken)
+        if time.monotonic() > due:
+            LOG.info("%s of %s tasks are checked", f"{number + 1:,}", f"{len(loaded['tasks']):,}")
+            due = time.monotonic() + BEAT
     for task in _formatted(loaded["tasks"], manager):
         serious = [problem for problem in _checked(task, checks, broken) if problem.serious]
         problems += [each for each in serious if "is not a valid template" not in each.what]  # reported with its format
@@ -118,7 +132,7 @@ def _once(problems: Sequence[Problem]) -> Iterator[Problem]:
         for problem in problems
         if (match := re.match(r"unknown key ('.+')", problem.what)) is not None
     }
-    for problem in problems:
+    for problem in without_followers(problems):
         named = re.search(r" has no parameter ('.+')", problem.what)
         if named is None or (problem.place.file, problem.place.line, named[1]) not in slips:
             yield problem
@@ -166,8 +180,7 @@ def _check_task(task: Task, checks: _Checks) -> Iterator[Problem]:
     yield from _check_formats(task.fields, checks.formats)
     lacking = list(_check_data(task))
     yield from lacking
-    is_loaded = checks.code is not None and not broken
-    if task.config.class_ is not None and not (is_loaded and is_own_class(checks, task.config.class_)):
+    if task.config.class_ is not None and (broken or not is_own_class(checks, task.config.class_)):
         yield from _check_class(task, checks) if not broken else ()
     elif task.config.output_type in KINDS:
         yield from _check_run(task, checks, is_whole=not broken and not lacking)
@@ -299,30 +312,38 @@ def _unloaded(function: Function) -> Any:
     return like
 
 
-def is_own_class(checks: _Checks, function: Function) -> bool:
-    """Whether a class is one of assay's tasks, which is prepared as any task is."""
-    kind = checks.code.helpers.resolve(function) if checks.code is not None else None
+def is_own_class(checks: _Checks, written: Function | type) -> bool:
+    """Whether a class is one of assay's tasks, which is prepared as any task is; False where its module may not be imported."""
+    kind = (
+        checks.code.helpers.resolve(written) if checks.code is not None and isinstance(written, Function) else written
+    )
     return isinstance(kind, type) and issubclass(kind, Task)
 
 
 def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
-    kind = task.config.class_
-    assert kind is not None
-    if is_plain_class(kind):
-        yield not_a_task_class(kind)
+    kind: Any = task.config.class_
+    is_plain = is_plain_class(kind) if isinstance(kind, Function) else not is_of_library(kind)
+    if is_plain:
+        yield not_a_task_class(task)
     elif checks.code is not None:
         try:
             checks.code.check_class(task)
         except ConfigError as error:
             yield from error.problems
         except (DataError, RenderError) as error:
-            yield error.problem or Problem(kind.place, str(error), "correct the class")
+            yield error.problem or Problem(class_place(task), str(error), "correct the class")
+
+
+def is_of_library(kind: UserValue) -> bool:
+    """Whether something is a class with a base of assay or lm_eval."""
+    bases = kind.__mro__ if isinstance(kind, type) else ()
+    return any(base.__module__.partition(".")[0] in ("assay", "lm_eval") for base in bases)
 
 
 def _typed(config: TaskConfig) -> TaskConfig:
     """The configuration without parameters of generation that have a wrong type: these were reported when it was read."""
     params = config.generation_kwargs or {}
-    wrong = {key for (key,), _, _ in generation_types(params)}
+    wrong = {path[0] for path, _, _ in generation_types(params)}
     kept = {key: value for key, value in params.items() if key not in wrong}
     return replace(config, generation_kwargs=kept) if wrong else config
 

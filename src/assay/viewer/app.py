@@ -20,11 +20,10 @@ from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     FileResponse,
     HTMLResponse,
-    PlainTextResponse,
     RedirectResponse,
     Response,
     StreamingResponse,
@@ -37,9 +36,10 @@ from assay.report.plots import STYLE, Interval, interval_bar
 from assay.report.table import error_factor, format_end
 from assay.runs.run import ResultRow
 from assay.version import __version__
-from assay.viewer.compare_page import ComparisonCache, compare_page, flips_page
+from assay.viewer.compare_page import MAX_RUNS, ComparisonCache, compare_page, flips_page
+from assay.viewer.deadline import DeadlineProtocol
 from assay.viewer.downloads import DOWNLOADS, download, file_name
-from assay.viewer.events import MAX_STREAMS, EventStreams, StreamServer
+from assay.viewer.events import EventResponse, EventStreams, StreamServer
 from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import RequestGuard, WritePermit, allowed_hosts
 from assay.viewer.json_pages import DOCUMENTS, ProblemDocument, json_bytes, json_path
@@ -65,6 +65,10 @@ from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
 MAX_THREADS = 2
+TRIES = 5
+"""How often an answer is made at most while the files of its runs change."""
+MAX_FIELDS = 50
+"""Fields of a form."""
 FIRST_TEMPLATES = (
     "page.html",
     "parts.html",
@@ -84,8 +88,6 @@ STATIC_FILES = {"view.css": "text/css", "view.js": "text/javascript", "icon.svg"
 def make_app(folder: Path, host: str = "127.0.0.1", labeller: str = "") -> RequestGuard:
     """Build the application over a folder of runs, for a server that listens at `host`. With a `labeller`, people may store
     labels and notes beside runs."""
-    from duckdb import Error
-
     permit = WritePermit.to(*WRITING) if labeller else None
     viewer = Viewer(folder, permit, labeller)
     pages = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample, "/graph": viewer.graph,
@@ -106,10 +108,11 @@ def make_app(folder: Path, host: str = "127.0.0.1", labeller: str = "") -> Reque
         Route("/static/{name}", static_file, methods=["GET"]),
     ]
     routes += [Route(path, make, methods=["GET"]) for path, make in many_runs_files(viewer.library).items()]
-    unreadable = partial(viewer.problem, 500, "the samples cannot be read: ")
-    missing, failed = partial(viewer.problem, 404, ""), partial(viewer.problem, 500, "")
+    unreadable = partial(viewer.problem, 404, "the samples cannot be read: ")
+    missing = partial(viewer.problem, 404, "")
     handlers: dict[Any, Callable[..., Response]] = {
-        MissingPage: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
+        MissingPage: missing, 404: missing, viewer.database.errors: unreadable, AssayError: missing, OSError: missing,
+        InvalidForm: partial(viewer.problem, 400, ""), Exception: viewer.broken,
     }  # fmt: skip
     app = Starlette(routes=routes, exception_handlers=handlers, lifespan=partial(prepared, viewer.templates))
     return RequestGuard(app, allowed_hosts(host), viewer.streams.close, permit)
@@ -135,6 +138,10 @@ def load_early(templates: jinja2.Environment) -> None:
     import_module("pyarrow.compute")  # for searches
 
 
+class InvalidForm(Exception):
+    """A form cannot be read."""
+
+
 class Viewer:
     """The pages over one folder."""
 
@@ -148,26 +155,59 @@ class Viewer:
 
     def page(self, view: Callable[[QueryParams], tuple[str, Page]], request: Request) -> Response:
         """Render a page as HTML."""
-        with no_collector():  # a page is many small objects that live as long as it is rendered
+
+        def render() -> Response:
             template, content = view(request.query_params)
             return self._html(request, template, content)
+
+        with no_collector():  # a page is many small objects that live as long as it is rendered
+            return self._make(request, render)
+
+    def _make(self, request: Request, make: Callable[[], Response]) -> Response:
+        """Make an answer from runs that other processes may be writing: if it fails while files are replaced or renamed, it is made
+        of those that are there then."""
+        names = request.query_params.getlist("run")[:MAX_RUNS]
+        for _ in range(TRIES - 1):
+            before = self.library.stamps(names)
+            try:
+                return make()
+            except (AssayError, MissingPage, OSError, self.database.errors):
+                if self.library.stamps(names) == before:
+                    raise
+        return make()
 
     def json(
         self, view: Callable[[QueryParams], tuple[str, Page]], make: Callable[[Page], Any], request: Request
     ) -> Response:
         """The content of a page as JSON."""
-        with no_collector():
+
+        def render() -> Response:
             _, content = view(request.query_params)
+            if content.get("pending"):
+                self.library.read_all()
+                _, content = view(request.query_params)
             return Response(json_bytes(make(content)), media_type=JSON)
+
+        with no_collector():
+            return self._make(request, render)
 
     async def write(self, store: Callable[[RunLibrary, Mapping[str, str], str], str], request: Request) -> Response:
         """Store the content of a form, and lead to the page that follows."""
-        body = await request.body()
-        pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50)
+        try:
+            body = await request.body()
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+        try:
+            pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        except ValueError:
+            raise InvalidForm(f"a form has at most {MAX_FIELDS} fields") from None
         return RedirectResponse(await run_in_threadpool(store, self.library, dict(pairs), self.labeller), 303)
 
     def download(self, request: Request) -> Response:
         """Stream the samples that a query finds, as a file."""
+        return self._make(request, partial(self._download, request))
+
+    def _download(self, request: Request) -> Response:
         kind, query = request.path_params["kind"], request.query_params
         run = find_run(self.library, query.get("run", ""))
         task, sample_query = find_task(run, query.get("task", "")), read_query(query)
@@ -250,10 +290,7 @@ class Viewer:
     async def events(self, request: Request) -> Response:
         """Stream an event whenever the shown run changes, or any run where none is named."""
         name = request.query_params.get("run", "")
-        if self.streams.open_streams >= MAX_STREAMS:
-            return PlainTextResponse("too many open pages", 503)
-        stream = self.streams.stream(name, partial(self.library.state, name))
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return EventResponse(self.streams, name, partial(self.library.state, name))
 
 
 def static_file(request: Request) -> Response:
@@ -345,6 +382,10 @@ def share_heaps() -> None:
 def serve(app: RequestGuard, listening: socket.socket) -> None:
     """Serve pages until interrupted."""
     share_heaps()
+    StreamServer(server_config(app), app.close).run(sockets=[listening])
+
+
+def server_config(app: RequestGuard) -> uvicorn.Config:
+    """The settings of the server."""
     quiet = {"log_level": "warning", "access_log": False, "server_header": False, "date_header": False}
-    config = uvicorn.Config(app, lifespan="on", **quiet)  # type: ignore[arg-type]
-    StreamServer(config, app.close).run(sockets=[listening])
+    return uvicorn.Config(app, lifespan="on", http=DeadlineProtocol, **quiet)  # type: ignore[arg-type]

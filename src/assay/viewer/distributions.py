@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.config.row_names import row_key
 from assay.report.plots import Bin, Interval
-from assay.statistics.influence import SHARE, Bounds, Estimate, Spread, with_pseudo_documents
+from assay.statistics.influence import SHARE, Bounds, Estimate, Spread, clip_to_bounds, with_pseudo_documents
 from assay.viewer.samples import SOURCE, Samples, quoted
 
 MAX_BINS, MAX_SLICES = 20, 20
@@ -68,6 +68,8 @@ def _column(samples: Samples, column: str) -> str:
 def slice_of(name: str, summary: Sequence[Any], scale: Bounds | None) -> Interval:
     """A slice of the samples: their mean, with the interval of a task made of these samples alone."""
     count, mean, deviation, kurtosis, least, most, is_right_or_wrong, *_ = summary
+    if scale is not None:
+        least, most = clip_to_bounds([least, most], scale)
     is_rate = is_right_or_wrong and scale in (None, SHARE)
     bounds = SHARE if is_rate else scale if scale is not None and scale[0] <= least and most <= scale[1] else None
     error = deviation / math.sqrt(count) if deviation is not None and count > 1 else None

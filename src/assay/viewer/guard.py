@@ -81,7 +81,7 @@ class WritePermit(NamedTuple):
             return 403, "the request does not say which page it comes from — use a browser"
         if site not in (None, b"same-origin"):
             return 403, "the request comes from a page of another server"
-        if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host:
+        if origin is not None and _netloc(origin.decode("latin-1")) != host:
             return 403, "the request comes from a page of another server"
         if not self.is_held(headers):
             return 403, "the token is missing — open the URL that `assay view` printed"
@@ -145,6 +145,14 @@ class RequestGuard:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
         name = name.strip("[]").lower()
         return name in self.names or (self._open and _is_address(name))
+
+
+def _netloc(origin: str) -> str:
+    """The host and port of an origin; empty where it is not an address of a page, such as `null` and `http://[`."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _is_address(name: str) -> bool:

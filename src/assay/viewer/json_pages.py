@@ -18,7 +18,7 @@ from assay.runs.samples.records import StoredSample
 from assay.viewer.matrix import Matrix, matrix_rows
 from assay.viewer.pages import Page
 from assay.viewer.query import url_for
-from assay.viewer.sample_page import parse_json, stored_columns, target_of
+from assay.viewer.sample_page import MAX_DEPTH, TOO_DEEP, parse_json, stored_columns, target_of
 from assay.viewer.task_charts import ChartCard
 from assay.viewer.trends import Shown
 
@@ -404,7 +404,7 @@ def runs_document(page: Page) -> RunsDocument:
 
 def run_document(page: Page) -> RunDocument:
     run: RunSummary = page["run"]
-    usage = dict(redacted(run.account.get("account") or {}))
+    usage = dict(redacted(run.run.usage if run.results else {}))
     lines = [line_record(line) for line in run.lines]
     progress = progress_record(run.live) if run.head.is_running else None
     return RunDocument(run_record(run.head), lines, [*run.remarks], run.audit, usage, run.provenance, progress)
@@ -521,20 +521,26 @@ def json_path(path: str) -> str:
 
 
 def json_bytes(document: Any) -> bytes:
-    """A document as JSON text: not-a-number is null, and a lone surrogate is escaped."""
+    """A document as JSON text: not-a-number is null, a lone surrogate is escaped, and a number of more than 64 bits is a text."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
     try:
         return orjson.dumps(document, option=options, default=str)
-    except TypeError:  # a lone surrogate
-        return orjson.dumps(_escaped(dataclasses.asdict(document)), option=options, default=str)
+    except TypeError:
+        return orjson.dumps(_escaped(document), option=options, default=str)
 
 
-def _escaped(value: AnyJSON) -> AnyJSON:
+def _escaped(value: AnyJSON, depth: int = 0) -> AnyJSON:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        return str(value)
+    if depth > MAX_DEPTH:
+        return TOO_DEEP
+    if dataclasses.is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {_escaped(key): _escaped(each) for key, each in value.items()}
-    return [_escaped(each) for each in value] if isinstance(value, list | tuple) else value
+        return {_escaped(key): _escaped(inner, depth + 1) for key, inner in value.items()}
+    return [_escaped(inner, depth + 1) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def view_schema() -> Schema:

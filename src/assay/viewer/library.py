@@ -5,9 +5,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.report.index import IndexedRow, RunEntry, RunIndex, Stamp, read_run, run_stamp
+from assay.report.index import IndexedRow, RunEntry, RunIndex, Stamp, folder_stamp, read_run, run_stamp
 from assay.report.reading import RunSummary
-from assay.runs.folder import MANIFEST, RESULTS
+from assay.runs.folder import MANIFEST, RESULTS, SAMPLES
 from assay.runs.lease import is_held
 from assay.runs.live import LIVE, PROGRESS
 from assay.viewer.events import RunState
@@ -46,6 +46,18 @@ class RunLibrary:
         while self.index.pending:
             self.index.refresh(STEP_SECONDS)
         self.index.save()
+
+    def read_all(self) -> None:
+        """Read every run, however long it takes: a program asks once, and would not see that some are missing."""
+        self.index.refresh()
+
+    def stamps(self, names: Sequence[str]) -> list[Stamp]:
+        """The state of the files that pages of runs are made of: it differs where one was replaced, removed or renamed."""
+        paths = [self.index.path(name) for name in names]
+        return [
+            [*run_stamp(path), *folder_stamp(path / SAMPLES), *folder_stamp(path / LIVE)] if path is not None else []
+            for path in paths
+        ]
 
     def rows(self, names: Sequence[str]) -> dict[str, list[IndexedRow]]:
         """The numbers of runs."""

@@ -54,6 +54,7 @@ def many_runs_files(library: RunLibrary) -> dict[str, Callable[[Request], Respon
 def _file(name: str, make: Content, library: RunLibrary, request: Request) -> Response:
     kind = name.rpartition(".")[2]
     headers = {"content-disposition": f'{"inline" if kind == "svg" else "attachment"}; filename="{name}"'}
+    library.read_all()
     with no_collector():
         text = make(library, request.query_params)
     return Response(text, media_type=TYPES[kind], headers=headers)

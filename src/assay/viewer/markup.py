@@ -13,6 +13,8 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
+from assay.user_code import call_user_code
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.renderer import RendererHTML
@@ -41,9 +43,8 @@ ATTRIBUTES = frozenset((
 
 def rendered(text: str) -> Markup:
     """The text with its markdown and formulas as HTML; a very long one as it is."""
-    if len(text) > MAX_RENDERED:
-        return Markup('<pre class="plain">{}</pre>').format(text)
-    return Markup(_parser().render(text))
+    html = call_user_code("markdown", _parser().render, text) if len(text) <= MAX_RENDERED else None
+    return Markup(html) if isinstance(html, str) else Markup('<pre class="plain">{}</pre>').format(text)
 
 
 @cache
@@ -107,23 +108,13 @@ def formula(latex: str, *, is_block: bool = False) -> str:
         from latex2mathml.converter import convert_to_element
     except ModuleNotFoundError:
         return _formula_text(latex, kind)
-    try:
-        return _mathml(convert_to_element(latex, display=kind))
-    except _latex_errors():
-        return _formula_text(latex, kind)
+    # the library has no class for a text that is not a formula: it raises whatever its parser stumbled over, StopIteration, too
+    html = call_user_code("latex2mathml", lambda: _mathml(convert_to_element(latex, display=kind)))
+    return html if isinstance(html, str) else _formula_text(latex, kind)
 
 
 def _formula_text(latex: str, kind: str) -> str:
     return f'<span class="formula {kind}">{escape(latex)}</span>'
-
-
-@cache
-def _latex_errors() -> tuple[type[Exception], ...]:
-    """The errors of a text that is not a formula; they have no common class."""
-    from latex2mathml import exceptions
-
-    matched = [each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)]
-    return (*matched, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def _mathml(element: Element) -> str:

@@ -92,7 +92,7 @@ def run_page(library: RunLibrary, query: QueryParams) -> Page:
         "audit": {kind: (count, KINDS[kind]) for kind, count in run.audit.items()},
         "audit_tasks": {kind: [line for line in _tasks(run) if (line.audit or {}).get(kind)] for kind in KINDS},
         "provenance": {key: _provenance(value, is_line=key == "command") for key, value in run.provenance.items()},
-        "usage": as_text(run.account["account"], indent=True) if run.account.get("account") else "",
+        "usage": as_text(run.run.usage, indent=True) if run.results and run.run.usage else "",
         "closing": _fold_links(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},
         "live": url_for("events", run=run.name) if run.head.is_running else "",
     }  # fmt: skip

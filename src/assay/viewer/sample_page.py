@@ -227,6 +227,9 @@ def _brief(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
 
 
+MAX_DEPTH, TOO_DEEP = 200, "… nested deeper than 200 levels"
+
+
 def parse_json(text: str | None, otherwise: AnyJSON) -> AnyJSON:
     """Parse JSON, or return `otherwise`. What orjson refuses (lone surrogates, NaN), Python's json reads."""
     if not text:
@@ -413,7 +416,16 @@ def as_text(value: AnyJSON, *, indent: bool = False) -> str:
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0, default=str).decode()
     except TypeError:
-        return json.dumps(value, indent=2 if indent else None, default=str)
+        return json.dumps(_cut_off(value), indent=2 if indent else None, default=str)
+
+
+def _cut_off(value: AnyJSON, depth: int = 0) -> AnyJSON:
+    """A value without what is nested too deep to be written."""
+    if depth > MAX_DEPTH:
+        return TOO_DEEP
+    if isinstance(value, Mapping):
+        return {key: _cut_off(inner, depth + 1) for key, inner in value.items()}
+    return [_cut_off(inner, depth + 1) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def diff_parts(before: str, after: str) -> tuple[list[DiffPart], list[DiffPart]]:

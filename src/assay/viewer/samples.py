@@ -43,6 +43,10 @@ class Database:
     """
 
     def __init__(self, folder: Path) -> None:
+        from duckdb import Error
+
+        self.errors: type[Exception] = Error
+        """What a query raises."""
         self._folder = Path(tempfile.mkdtemp(prefix="assay-view-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._remembered: dict[Hashable, Any] = {}

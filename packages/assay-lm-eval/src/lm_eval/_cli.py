@@ -33,6 +33,8 @@ KINDS = {
     "subtasks": {"list_groups": False, "list_tags": False},
     "tags": {"list_groups": False, "list_subtasks": False},
 }
+LISTED = {"list": "tasks", "list_groups": "groups", "list_subtasks": "subtasks", "list_tags": "tags"}
+"""What `--tasks` lists, by lm-eval's words for it before 0.4.10."""
 SEVERAL = (
     "assay evaluates in one process: --model hf --model_args parallelize=true spreads a model over the GPUs, --model vllm"
     " --model_args tensor_parallel_size=N, too; to share the documents of a run out, start `assay run … --shard I/N` for each"
@@ -105,6 +107,9 @@ def _validate(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from assay.cli.run import Shell, run_run
 
+    wanted = ",".join(map(str, options.tasks or ()))
+    if wanted in LISTED:  # as before lm-eval had `ls`
+        return _ls(argparse.Namespace(what=LISTED[wanted], include_path=options.include_path))
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         problem = f"is one of {os.environ['WORLD_SIZE']} processes of accelerate launch or torchrun"
         raise ConfigError([Problem(Place("lm_eval"), problem, SEVERAL)])

@@ -3,7 +3,7 @@
 import abc
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,7 +26,7 @@ from assay.records import (
     messages_to_plain,
 )
 from assay.records import arguments as request_arguments
-from assay.user_code import UserCodeError, user_code
+from assay.user_code import UserCodeError, is_overridden, user_code
 from lm_eval._utils import simple_parse_args_string
 
 METHODS = {Loglikelihood: "loglikelihood", Generate: "generate_until", Rolling: "loglikelihood_rolling"}
@@ -159,7 +159,8 @@ class LMModel:
     def __init__(self, lm: LM, name: str | None = None) -> None:
         self.lm, self.name = lm, name or type(lm).__name__
         self.identity = f"lm_eval {type(lm).__module__}.{type(lm).__qualname__} {uuid.uuid4().hex}"
-        self.can = Can(chat=type(lm).apply_chat_template is not LM.apply_chat_template)
+        has_template = hasattr(lm, "apply_chat_template")
+        self.can = Can(chat=has_template and is_overridden(lm, "apply_chat_template", LM))
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         return answer_rendered(requests, self.chat_template, self._answer) if self.can.chat else self._answer(requests)
@@ -196,6 +197,12 @@ def _likelihood(answer: Any) -> Likelihood:
     return Likelihood(float(answer), False)
 
 
+CALLED_INSTEAD = (
+    "derive it from lm_eval.api.model.TemplateLM or LM, or pass the model itself:"
+    " HFLM(pretrained=MODEL, tokenizer=TOKENIZER)"
+)
+
+
 class BackendLM(LM):
     """A backend of assay with lm-eval's methods. Subclasses name the backend."""
 
@@ -208,10 +215,10 @@ class BackendLM(LM):
         super().__init_subclass__(**options)
         parts = [name for name in cls.unsupported if name in cls.__dict__]
         if parts:
-            raise TypeError(
-                f"{cls.__name__} overrides {', '.join(parts)}, which assay's backend {cls.backend_name!r} does not call — derive it"
-                " from lm_eval.api.model.TemplateLM or LM, or pass the model itself: HFLM(pretrained=MODEL, tokenizer=TOKENIZER)"
+            what = (
+                f"{cls.__name__} overrides {', '.join(parts)}, which assay's backend {cls.backend_name!r} does not call"
             )
+            raise TypeError(f"{what} — {CALLED_INSTEAD}")
 
     def __init__(self, *names: Any, **arguments: Any) -> None:
         super().__init__()
@@ -358,8 +365,13 @@ def as_model(model: Any) -> Any:
         what = f"{model!r:.60} is neither a model nor the name of one"
         fix = "give a name, an HFLM, or an object of a class derived from lm_eval.api.model.LM"
         raise ConfigError([Problem(Place("model"), what, fix)])
-    own = isinstance(model, BackendLM)
-    overridden: Iterable[str] = (
-        each for each in METHODS.values() if getattr(type(model), each) is not getattr(BackendLM, each)
-    )
-    return model.assay_model if own and not any(overridden) else LMModel(model)
+    if not isinstance(model, BackendLM):
+        return LMModel(model)
+    uncalled = [name for name in model.unsupported if name in vars(model)]
+    if uncalled:
+        what = (
+            f"{', '.join(uncalled)} is set on the object, and assay's backend {model.backend_name!r} does not call it"
+        )
+        raise ConfigError([Problem(Place("model"), what, CALLED_INSTEAD)])
+    own = (*METHODS.values(), "apply_chat_template")
+    return LMModel(model) if any(is_overridden(model, name, BackendLM) for name in own) else model.assay_model

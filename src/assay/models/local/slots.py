@@ -13,6 +13,7 @@ from assay.models.local.attention import HostCopy, Integers, PackedPattern, Pack
 from assay.models.local.fallbacks import DeviceAttempt, Fallbacks
 from assay.models.local.generation import NO_TOKEN, Decode, Generation
 from assay.models.local.prefixes import MIN_SHARED, prefix_groups
+from assay.models.local.recording import WithoutHostCopies
 from assay.models.local.scoring import CausalLM, on_cuda_device, uniform_memory_errors
 from assay.models.local.slot_attention import PromptPattern, SlotPattern
 
@@ -329,9 +330,11 @@ class StepFailed(Exception):
         self.error = error
 
 
-def _warm_up(step: Callable[[], None]) -> None:
+def _warm_up(step: Callable[[], None], mode: WithoutHostCopies | None) -> None:
     with DeviceAttempt() as attempt:
         for _ in range(WARM):
+            if mode is not None:
+                mode.begin()
             step()
     if attempt.error is not None:
         raise StepFailed(attempt.error)
@@ -352,29 +355,46 @@ class GraphRecorder:
         """Return the step, recorded if possible. `state`, which it writes to, is restored."""
         if not (self.is_able and self.is_allowed):
             return step
-        held = [each.clone() for each in state]
-        with DeviceAttempt() as attempt, uniform_memory_errors():
-            recorded = self.captured(step)
-        for each, was in zip(state, held, strict=True):
-            each.copy_(was)
-        if attempt.error is None:
-            return recorded
-        if isinstance(attempt.error, StepFailed):
-            raise attempt.error.error from None
-        if isinstance(attempt.error, torch.OutOfMemoryError):
-            raise attempt.error
+        first: Exception | None = None
+        for capture in (self.captured, self.captured_without_host_copies):
+            held = [each.clone() for each in state]
+            with DeviceAttempt() as attempt, uniform_memory_errors():
+                recorded = capture(step)
+            for each, was in zip(state, held, strict=True):
+                each.copy_(was)
+            if attempt.error is None:
+                return recorded
+            if isinstance(attempt.error, torch.OutOfMemoryError):
+                raise attempt.error
+            if isinstance(attempt.error, StepFailed) and first is None:
+                raise attempt.error.error from None
+            first = first or attempt.error
+        assert first is not None
         self.is_able = False
-        self._fallbacks.note(WITHOUT_GRAPHS, attempt.error)
+        self._fallbacks.note(WITHOUT_GRAPHS, first)
         return step
 
     def captured(self, step: Callable[[], None]) -> Callable[[], None]:
+        """Record a step as it is."""
+        return self._captured(step, None)
+
+    def captured_without_host_copies(self, step: Callable[[], None]) -> Callable[[], None]:
+        """Record a step that copies tensors between CPU and GPU. Not the first choice: its context compiles layers again."""
+        mode = WithoutHostCopies(self.device)
+        with mode:
+            mode.graph = self._captured(step, mode)
+        return mode.replay
+
+    def _captured(self, step: Callable[[], None], mode: WithoutHostCopies | None) -> Callable[[], None]:
         """Record without `torch.cuda.graph`, which waits for the device and empties its cache of memory."""
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self.device))
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.stream(stream):
-                _warm_up(step)
+                _warm_up(step, mode)
+                if mode is not None:
+                    mode.record()
                 graph.capture_begin(capture_error_mode="thread_local")
                 is_recorded = False
                 try:

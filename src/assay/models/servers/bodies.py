@@ -1,7 +1,9 @@
 """Bodies of answers: read up to a limit, which applies after decompression, within a memory that all of them share."""
 
 import asyncio
+import math
 import sys
+import time
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -118,17 +120,51 @@ def too_large(size: str, limit: int) -> PermanentError:
 
 
 class StreamLimits(NamedTuple):
-    """Maximum size of a stream."""
+    """Maximum size of a stream, and the seconds that all of it may take."""
 
     size: int
     events: int = sys.maxsize
+    seconds: float = math.inf
+
+
+class Deadline:
+    """The seconds within which the next event must come, and those for the whole answer: a server that sends a little now and then
+    meets the first for ever."""
+
+    def __init__(self, timeout: float, seconds: float) -> None:
+        self._timeout, self._seconds = timeout, seconds
+        self._last = time.monotonic()
+        self._end = self._last + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that the next bytes may take."""
+        return max(0.0, min(self._timeout, self._end - time.monotonic()))
+
+    def restart(self) -> None:
+        """Note an event."""
+        self._last = time.monotonic()
+
+    def check_end(self) -> None:
+        """Raise if the whole answer did not come in time."""
+        if time.monotonic() >= self._end:
+            raise PermanentError(
+                f"the answer did not end within {self._seconds:.0f} s, the limit for the tokens that were asked for: raise timeout"
+                " if that is right"
+            )
+
+    def check(self) -> None:
+        """Raise if no event, or not the whole answer, came in time."""
+        self.check_end()
+        if time.monotonic() - self._last > self._timeout:
+            raise RetryableError(f"no data within {self._timeout:.0f} s", rate_limited=True)
 
 
 class EventData:
     """The data of a stream's events, within limits. `waiting` is the size of a line that has not ended."""
 
     def __init__(self, limits: StreamLimits) -> None:
-        self._left, self._events = limits
+        self._left, self._events = limits.size, limits.events
         self._start: list[bytes] = []
         self.waiting = 0
 
@@ -172,11 +208,15 @@ def pieces(answer: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
     return _decompressed(arriving)
 
 
-async def within(seconds: float, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces, each of which must come within some seconds: bytes that are none of a body do not count."""
+async def within(deadline: Deadline, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces, each of which must come in time: bytes that are none of a body do not count."""
     while True:
-        async with asyncio.timeout(seconds):
-            piece = await anext(pieces, None)
+        try:
+            async with asyncio.timeout(deadline.left):
+                piece = await anext(pieces, None)
+        except TimeoutError:
+            deadline.check_end()
+            raise
         if piece is None:
             return
         yield piece

@@ -1,22 +1,35 @@
-"""HTTP client: one connection pool, load balancing over servers, whole and streamed answers, classified errors."""
+"""HTTP client: load balancing over servers, whole and streamed answers, classified errors."""
 
 import asyncio
 import json
+import os
 import time
-from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from http.client import responses
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import orjson
 
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.models.protocol import PermanentError, RetryableError
-from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of, within
+from assay.models.servers.bodies import (
+    ENCODINGS,
+    MB,
+    BodyReader,
+    Deadline,
+    EventData,
+    StreamLimits,
+    pieces,
+    start_of,
+    within,
+)
+from assay.models.servers.checkout import Checkout, StaleConnection, current_checkout
+from assay.models.servers.proxies import Proxy, Route, is_near, proxy_of
 from assay.models.servers.reading import ServerJSON, error_message
 from assay.models.servers.remedies import NO_CREDIT, TOO_MANY
 from assay.records import JSON
@@ -29,9 +42,14 @@ if TYPE_CHECKING:
 RETRYABLE_STATUSES = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529))
 """Statuses after which a request is retried."""
 RATE_LIMIT_STATUSES = frozenset((429, 503, 529))
+CONNECT_SECONDS = 30.0
+"""Seconds for a connection, with its TLS handshake."""
 MAX_COOLDOWN = 5.0
 """Maximum seconds for which a failing server is skipped, if there are others."""
-CONNECT_SECONDS = 30.0
+DONE: ServerJSON = {}
+"""Yielded in place of `data: [DONE]`, which ends a stream of events."""
+REQUEST_TIMEOUT = 408
+"""Status of an idle connection that the server gave up."""
 RESPONSE_BYTES = 64 * MB
 MAX_VALUES = 2**20
 """Maximum values in a large body: each takes up to 200 bytes, however short it is written."""
@@ -64,9 +82,9 @@ class Http:
     """A client of one or more equal servers. Used as an async context.
 
     `timeout` applies to a whole answer or, if streamed, to its next chunk. `secrets` are redacted from messages. No
-    redirect is followed: keys and prompts go only to the given hosts. Proxies and passwords of the environment
-    (HTTP_PROXY, .netrc) are not used: aiohttp's `trust_env` stays off. Cookies are not kept: they would grow with the
-    run. `limit` is the maximum size of an answer in bytes, decompressed.
+    redirect is followed: keys and prompts go only to the given hosts. `proxy` is the address of one, or `off`; without it
+    the environment's count (`proxies.proxy_of`). aiohttp's `trust_env` stays off: it would read passwords from .netrc,
+    too. Cookies are not kept: they would grow with the run. `limit` is the maximum size of an answer in bytes, decompressed.
     """
 
     urls: list[str] = field(repr=False)
@@ -76,21 +94,31 @@ class Http:
     secrets: Sequence[str] = field(default=(), repr=False)
     verify: bool | str = True
     limit: int = RESPONSE_BYTES
+    proxy: str | None = field(default=None, repr=False)
+    slots: int | None = None
+    """Requests that the servers work on at once, where they say so. Each connection holds one of their threads."""
     down: set[int] = field(default_factory=set)
     """Numbers of servers that ended and are not asked."""
     _failure: AssayError | None = None
     _servers: list[ServerAddress] = field(default_factory=list)
     _session: Any = None
     _bodies: Any = None
+    _connections: Any = None
+    _proxies: dict[str, Proxy | None] = field(default_factory=dict, repr=False)
 
     async def __aenter__(self) -> "Http":
         import aiohttp
 
+        from assay.models.servers.connections import Connections, PooledResponse
+
         self._servers = [ServerAddress(url) for url in self.urls]
-        connector = aiohttp.TCPConnector(limit=self.connections, keepalive_timeout=60, ssl=_certificates(self.verify))
+        self._proxies = {url: proxy_of(url, self.proxy) for url in self.urls}
+        for proxy in filter(None, self._proxies.values()):
+            self.secrets = list(dict.fromkeys((*self.secrets, *proxy.secrets)))
+        self._connections = Connections(self.connections, _certificates(self.verify), has_own=self.slots is not None)
         self._bodies = BodyReader(self.limit, self.connections)
         self._session = aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
+            connector=self._connections, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, response_class=PooledResponse,
             headers={"Content-Type": "application/json", "Accept-Encoding": ENCODINGS, **self.headers},
             timeout=aiohttp.ClientTimeout(total=self.timeout, sock_connect=CONNECT_SECONDS),
         )  # fmt: skip
@@ -101,38 +129,79 @@ class Http:
 
     async def post(self, path: str, body: Mapping[str, JSON]) -> ServerJSON:
         """Return the answer to a request. Raises RetryableError for temporary failures and PermanentError for others."""
+        data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
         with PendingRequest(self) as server:
-            async with self._posted(server, path, body) as answer:
-                await self._check(answer)
-                return await self._bodies.read(answer, self._read)
+            route = self._route(server.url, path)
+            try:
+                return await self._posted(route, data, Checkout(wants_new=False))
+            except StaleConnection:
+                return await self._posted(route, data, Checkout(wants_new=True))
+
+    async def _posted(self, route: Route, data: bytes, checkout: Checkout) -> ServerJSON:
+        async with await self._begin(route, data, checkout) as answer:
+            await self._check(answer)
+            value = await self._bodies.read(answer, self.parse)
+        if checkout.is_doubtful:
+            raise StaleConnection
+        return value
+
+    def _route(self, url: str, path: str) -> Route:
+        """The way to a path of a server."""
+        if url not in self._proxies:  # a server that joined again, elsewhere
+            self._proxies[url] = proxy_of(url, self.proxy)
+        proxy = self._proxies[url]
+        return Route(with_path(url, path), proxy.address if proxy is not None else None)
+
+    async def _begin(
+        self, route: Route, data: bytes, checkout: Checkout, **options: "aiohttp.ClientTimeout"
+    ) -> "aiohttp.ClientResponse":
+        """Send a request and return its answer once the head is there. Raises StaleConnection if a connection that was used before
+        ended, or brought something else."""
+        import aiohttp
+
+        before = current_checkout.set(checkout)
+        try:
+            answer: aiohttp.ClientResponse = await self._session.post(
+                route.url, data=data, allow_redirects=False, proxy=route.proxy, **options
+            )
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, aiohttp.ClientResponseError):
+            if checkout.is_reused:
+                raise StaleConnection from None
+            raise
+        finally:
+            current_checkout.reset(before)
+        if checkout.is_doubtful or (checkout.is_reused and answer.status == REQUEST_TIMEOUT):
+            answer.close()
+            raise StaleConnection
+        return answer
 
     async def stream(
         self, path: str, body: Mapping[str, JSON], limits: StreamLimits | None = None
     ) -> AsyncIterator[ServerJSON]:
-        """Yield the events of a streamed answer, within limits; the whole answer of a server that does not stream."""
-        import aiohttp
-
-        chunk_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
+        """Yield the events of a streamed answer, within limits, or the whole answer of a server that does not stream; `DONE`
+        where its end is announced, and what comes behind it."""
+        limits = limits or StreamLimits(self.limit, seconds=self.timeout)
+        clock = Deadline(self.timeout, limits.seconds)
         with PendingRequest(self) as server:
-            posted = self._posted(server, path, body, timeout=chunk_timeout)
-            async with _begun_within(self.timeout, posted) as answer:
+            answer, checkout = await self._begin_stream(self._route(server.url, path), body)
+            async with answer:
                 await self._check(answer)
                 if "event-stream" not in answer.headers.get("Content-Type", ""):
                     async with asyncio.timeout(self.timeout):
-                        whole = await self._bodies.read(answer, self._read)
+                        whole = await self._bodies.read(answer, self.parse)
                     yield whole
+                    yield DONE
                     return
-                events = EventData(limits or StreamLimits(self.limit))
-                last, held = time.monotonic(), 0
+                events = EventData(limits)
+                held = 0
                 try:
-                    async for piece in within(self.timeout, pieces(answer)):
+                    async for piece in within(clock, pieces(answer)):
                         for data in events.add(piece):
-                            last = time.monotonic()
-                            if data == b"[DONE]":
-                                return
-                            yield self._read(data)
-                        if time.monotonic() - last > self.timeout:
-                            raise RetryableError(f"no data within {self.timeout:.0f} s", rate_limited=True)
+                            clock.restart()
+                            if checkout.is_doubtful:
+                                raise RetryableError("the server sent a response that nobody asked for")
+                            yield DONE if data == b"[DONE]" else self.parse(data)
+                        clock.check()
                         if events.waiting > self.limit:
                             raise self._bodies.too_large(f"more than {self.limit / MB:.0f}")
                         if not held and events.waiting > self._bodies.small:
@@ -140,13 +209,19 @@ class Http:
                 finally:
                     self._bodies.release(held)
 
-    def _posted(
-        self, server: ServerAddress, path: str, body: Mapping[str, JSON], **options: "aiohttp.ClientTimeout"
-    ) -> AbstractAsyncContextManager["aiohttp.ClientResponse"]:
-        data, url = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS), with_path(server.url, path)
-        posted: AbstractAsyncContextManager[aiohttp.ClientResponse]
-        posted = self._session.post(url, data=data, allow_redirects=False, **options)
-        return posted
+    async def _begin_stream(self, route: Route, body: Mapping[str, JSON]) -> "tuple[aiohttp.ClientResponse, Checkout]":
+        """Begin a streamed answer, whose head must come in time: aiohttp's limit begins anew with every byte."""
+        import aiohttp
+
+        chunk_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
+        data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+        async with asyncio.timeout(self.timeout):
+            try:
+                checkout = Checkout(wants_new=False)
+                return await self._begin(route, data, checkout, timeout=chunk_timeout), checkout
+            except StaleConnection:
+                checkout = Checkout(wants_new=True)
+                return await self._begin(route, data, checkout, timeout=chunk_timeout), checkout
 
     async def _check(self, answer: "aiohttp.ClientResponse") -> None:
         """Raise the error of an answer whose status is not 200."""
@@ -165,25 +240,58 @@ class Http:
             case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
                 return RetryableError(f"incomplete answer: {error or type(error).__name__}")
             case aiohttp.ClientConnectionError() if not isinstance(error, aiohttp.SocketTimeoutError):
-                unsent = isinstance(error, aiohttp.ClientConnectorError)
-                what = self.clean(f"the server is unreachable: {error}")
-                return RetryableError(what, unreachable=True, unsent=unsent)
+                unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+                is_proxy = isinstance(error, aiohttp.ClientProxyConnectionError)
+                what = f"the {'proxy' if is_proxy else 'server'} is unreachable: {connection_problem(error)}"
+                return RetryableError(self.clean(what), unreachable=True, unsent=unsent)
+            case aiohttp.ClientHttpProxyError() if error.status in RETRYABLE_STATUSES:
+                what = f"the server is unreachable: the proxy answers HTTP {error.status}: {error.message}"
+                return RetryableError(self.clean(what), unreachable=True, unsent=True)
             case TimeoutError():  # one while the answer is read is of both kinds
                 return RetryableError(f"no answer within {self.timeout:.0f} s", rate_limited=True)
             case aiohttp.ClientError():
                 return RetryableError(self.clean(f"invalid HTTP answer: {type(error).__name__}: {error}")[:300])
         return None
 
+    def proxy_refusal(self, error: BaseException) -> PermanentError | None:
+        """Return the error of a proxy that refuses the way to a server, for good."""
+        import aiohttp
+
+        if not isinstance(error, aiohttp.ClientHttpProxyError) or error.status in RETRYABLE_STATUSES:
+            return None
+        return PermanentError(self.clean(f"HTTP {error.status} of the proxy: {error.message}"))
+
+    def reaching_remedy(self, url: str, error: BaseException) -> str:
+        """Return what to do about a server that cannot be reached; empty where a user may have to start it."""
+        proxy, host = self._proxies.get(url), urlsplit(url).hostname or ""
+        tls = tls_remedy(error)
+        if proxy is not None:
+            check = f"check {proxy.shown}, or use none with proxy=off in the model's arguments"
+            return f"{tls}; {check}" if tls else check
+        if tls or is_near(host):
+            return tls
+        return (
+            f"check the network and the address {host}; behind a proxy set HTTPS_PROXY, or give proxy=http://HOST:PORT"
+        )
+
     async def get(self, path: str) -> ServerJSON:
         """Return the JSON at a path of the first server; None if it does not answer with status 200."""
         import aiohttp
 
         try:
-            url, short = with_path(self.urls[0], path), aiohttp.ClientTimeout(total=10)
-            async with self._session.get(url, timeout=short, allow_redirects=False) as answer:
-                return await self._bodies.read(answer, self._read) if answer.status == 200 else None
+            route, short = self._route(self.urls[0], path), aiohttp.ClientTimeout(total=10)
+            async with self._session.get(route.url, timeout=short, allow_redirects=False, proxy=route.proxy) as answer:
+                return await self._bodies.read(answer, self.parse) if answer.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, RetryableError, PermanentError):
             return None
+
+    async def offered_slots(self) -> int | None:
+        """Return the number of requests that the server works on at once; None if it does not say: only llama.cpp does."""
+        if self._connections is None or not (self._connections.software or "").startswith("llama.cpp"):
+            return None  # a model that asks by other means opens none
+        props = await self.get("/../props" if self.urls[0].endswith("/v1") else "/props")
+        slots = props.get("total_slots") if isinstance(props, dict) else None
+        return slots if isinstance(slots, int) and slots > 0 else None
 
     def leave(self, number: int) -> None:
         """Send nothing more to a server, until it joins again. Called from other threads, too, as are the next two."""
@@ -220,7 +328,7 @@ class Http:
     def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> None:
         if 300 <= status < 400:
             raise PermanentError(self.clean(redirect_message(status, headers.get("Location"))))
-        message = f"HTTP {status}: {error_message(self.clean(text))}"
+        message = f"HTTP {status}: {error_message(self.clean(text)) or responses.get(status, 'no message')}"
         if status in RETRYABLE_STATUSES and not (status == TOO_MANY and NO_CREDIT.search(text)):
             raise RetryableError(
                 message,
@@ -242,7 +350,7 @@ class Http:
                 return bare[:-cut] + HIDDEN + text[len(bare) :]
         return text
 
-    def _read(self, data: bytes) -> ServerJSON:
+    def parse(self, data: bytes) -> ServerJSON:
         """The JSON of an answer. NaN and infinities, which JSON does not have and some servers send, are read as such."""
         if len(data) > MANY_BYTES and data.count(b",") > MAX_VALUES:
             raise PermanentError(f"the answer has more than {MAX_VALUES} values")
@@ -281,33 +389,49 @@ class PendingRequest:
         if error is None:
             self._server.faults = 0
             return
+        if (refusal := self._http.proxy_refusal(error)) is not None:
+            raise refusal from None
         retryable = self._http.as_retryable(error)
         if retryable is not None:
             self._server.fail()
+            if retryable.unreachable:
+                retryable.fix = self._http.reaching_remedy(self._server.url, error)
             if retryable is not error:
                 raise retryable from None
 
 
-@asynccontextmanager
-async def _begun_within(seconds: float, sent: Any) -> AsyncIterator["aiohttp.ClientResponse"]:
-    """An answer whose head comes within some seconds: aiohttp's limit for the next bytes begins anew with each of them."""
-    async with asyncio.timeout(seconds):
-        answer = await sent
-    async with answer:
-        yield answer
+def connection_problem(error: "aiohttp.ClientConnectionError") -> str:
+    """Return where a connection failed, and the system's reason: aiohttp's text names TLS settings where there is no TLS."""
+    reason: object = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
+    if reason is None:
+        return str(error)
+    where = f"{getattr(error, 'host', '')}:{getattr(error, 'port', '')}"
+    if is_tls_error(reason):  # its number is OpenSSL's, and not the system's
+        words = (
+            getattr(reason, "verify_message", "")
+            or str(getattr(reason, "reason", "") or reason).replace("_", " ").lower()
+        )
+        return f"{where}: TLS failed: {words}"
+    number = getattr(reason, "errno", None)
+    known = os.strerror(number) if isinstance(number, int) and number > 0 else getattr(reason, "strerror", None)
+    return f"{where}: {known or reason}"
 
 
-def without_user(url: str) -> tuple[str, str | None]:
-    """Return an address without credentials, and the header with them.
+def is_tls_error(reason: object) -> bool:
+    """Whether an error is of the encryption of a connection, and not of the connection."""
+    import ssl
 
-    >>> without_user("http://me:pw@127.0.0.1:80/v1")
-    ('http://127.0.0.1:80/v1', 'Basic bWU6cHc=')
-    """
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url, None
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=host)), f"Basic {b64encode(unquote(user).encode()).decode()}"
+    return isinstance(reason, ssl.SSLError | ssl.CertificateError)
+
+
+def tls_remedy(error: BaseException) -> str:
+    """Return what to do about a connection whose encryption failed; empty for other errors."""
+    reason = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+    if not is_tls_error(reason):
+        return ""
+    if getattr(reason, "verify_message", ""):
+        return "give ca_cert_path=FILE with the certificate that signed the server's, or verify_certificate=False"
+    return "write http:// in base_url if the server does not use TLS"
 
 
 def _certificates(verify: bool | str) -> "ssl.SSLContext | bool":

@@ -20,14 +20,24 @@ from assay.models.reasoning import Draft
 from assay.models.servers.bodies import ENCODINGS, MB, BodyReader
 from assay.models.servers.http import redirect_message
 from assay.models.servers.openai import rules_for
-from assay.models.servers.reading import fill_openai
-from assay.models.servers.server_model import RENAMED_PARAMETERS, Connection, ServerModel, stops_of, temperature_of
-from assay.records import Generate, Response
+from assay.models.servers.reading import ServerObject, fill_openai, finish_of, mapping_of
+from assay.models.servers.server_model import (
+    RENAMED_PARAMETERS,
+    Connection,
+    ServerModel,
+    offers_tools,
+    stops_of,
+    temperature_of,
+)
+from assay.records import UNREPORTED, Failed, Generate, Response
 from assay.user_code import UserCodeError, user_code
 
 RETRYABLE = ("APIConnectionError", "InternalServerError", "RateLimitError", "ServiceUnavailableError", "Timeout", "APIError",
            "BadGatewayError")  # fmt: skip
 
+OK = 200
+PROTOCOL_PATH = "/chat/completions"
+"""The end of the addresses whose answers are of OpenAI's protocol."""
 _answers: ContextVar["AnswerRules | None"] = ContextVar("_answers", default=None)
 
 
@@ -39,6 +49,8 @@ class AnswerRules:
     def __init__(self, bodies: BodyReader, seconds: float) -> None:
         self._bodies, self._seconds = bodies, seconds
         self._held, self._is_late, self.refused = 0, False, list[str]()
+        self.sent = b""
+        """The body of an answer in OpenAI's protocol, from which the library makes its own."""
 
     def broken(self) -> Exception | None:
         """The error of an answer that broke a rule."""
@@ -58,6 +70,8 @@ class AnswerRules:
     def apply(self, answer: Any) -> Any:
         if answer.is_redirect:
             self.refused.append(redirect_message(answer.status_code, answer.headers.get("Location")))
+        if answer.request.url.path.endswith(PROTOCOL_PATH) and answer.status_code == OK:
+            self.sent = getattr(answer, "_content", b"")
         return answer
 
     async def read(self, answer: Any) -> None:
@@ -76,6 +90,7 @@ class AnswerRules:
 
     def release(self) -> None:
         """Return the memory of the bodies."""
+        self.sent = b""
         if self._held:
             gc.collect()  # the library's errors hold bodies in cycles: 60 MB each, until the next collection
             self._bodies.release(self._held)
@@ -86,7 +101,7 @@ class LiteLLM(ServerModel):
     """Chat by LiteLLM's model name (`provider/model`). Keys are where LiteLLM looks for them."""
 
     name = "litellm"
-    unsupported_connection = frozenset({"header", "stream", "verify_certificate", "ca_cert_path", "seed"})
+    unsupported_connection = frozenset({"header", "stream", "verify_certificate", "ca_cert_path", "seed", "proxy"})
 
     def __init__(self, model: str, connection: Connection | None = None, *, api_version: str | None = None) -> None:
         rules = rules_for(model.rpartition("/")[2], "api.openai.com")
@@ -106,6 +121,7 @@ class LiteLLM(ServerModel):
             raise ConfigError([Problem(Place("model"), what, fix)]) from None
         litellm.suppress_debug_info = True
         litellm.drop_params = True  # the library drops parameters that a provider does not support
+        litellm.disable_aiohttp_transport = True  # its connections are used again whatever a request says
         for library in ("LiteLLM", "openai", "httpx", "httpcore"):  # at lower levels they log headers and addresses
             logging.getLogger(library).setLevel(logging.ERROR)
         _rule_answers()
@@ -120,6 +136,9 @@ class LiteLLM(ServerModel):
         close = getattr(litellm, "close_litellm_async_clients", None)
         if close is not None:
             await close()
+        kept = getattr(litellm, "in_memory_llm_clients_cache", None)
+        if kept is not None:  # by event loop, of which a new one may have the place of an old one: closed clients fail
+            kept.flush_cache()
 
     async def generate(self, request: Generate) -> Response:
         params, stops = request.params, stops_of(request.params)
@@ -133,6 +152,7 @@ class LiteLLM(ServerModel):
             more["_skip_mcp_handler"] = True
         rules = AnswerRules(BodyReader(self.http.limit, self.http.connections), self.connection.timeout)
         started = _answers.set(rules)
+        draft = Draft(stops, self.tags, self.max_text(limit), tools=offers_tools(params))
         try:
             async with user_code("litellm"):
                 answer = await self._complete(
@@ -140,14 +160,28 @@ class LiteLLM(ServerModel):
                     timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in named.items() if v is not None}, **more,
                 )  # fmt: skip
                 said = answer.model_dump()
+            ended = self._end_as_sent(rules.sent, tools=offers_tools(params))
         except UserCodeError as error:  # its errors are those of a hundred libraries, distinguished by name
+            self._end_as_sent(rules.sent, tools=False)  # raises the error that the answer itself reports
             raise (rules.broken() or self._converted(error.__cause__ or error)) from None
         finally:
             _answers.reset(started)
             rules.release()
-        draft = Draft(stops, self.tags, self.max_text(limit))
+        if isinstance(ended, Failed):
+            return ended
         fill_openai([draft], said)
+        draft.finish = ended or _native_reason(said) or draft.finish
         return draft.whole()
+
+    def _end_as_sent(self, sent: bytes, *, tools: bool) -> Failed | str:
+        """Return how an answer in OpenAI's protocol ended: the library takes every unknown end, and a missing one, for a good
+        one, and drops what it does not know."""
+        if not sent:
+            return ""
+        draft = Draft(tools=tools)
+        fill_openai([draft], self.http.parse(sent))
+        response = draft.whole()
+        return response if isinstance(response, Failed) else draft.finish or UNREPORTED
 
     def _converted(self, error: BaseException) -> Exception:
         """Convert an error of the library."""
@@ -157,6 +191,12 @@ class LiteLLM(ServerModel):
             unreachable = kind == "APIConnectionError" or "Connection error" in message or isinstance(error, OSError)
             return RetryableError(message, rate_limited=kind in ("RateLimitError", "Timeout"), unreachable=unreachable)
         return PermanentError(message)
+
+
+def _native_reason(said: ServerObject) -> str | None:
+    """Return the reason that a provider gave for the end of an answer, where the library gives another one."""
+    [choice, *_] = said["choices"]
+    return finish_of(mapping_of(choice.get("provider_specific_fields")).get("native_finish_reason"))
 
 
 @cache
@@ -183,6 +223,7 @@ def _rule_answers() -> None:
         if rules is None:
             return await send(self, request, **options)
         request.headers["Accept-Encoding"] = ENCODINGS
+        request.headers["Connection"] = "close"  # a late response to another request would be taken for this one's
         async with rules.in_time():
             answer = await send(self, request, **{**options, "follow_redirects": False, "stream": True})
             if not options.get("stream"):
@@ -194,6 +235,7 @@ def _rule_answers() -> None:
         rules = _answers.get()
         if rules is None:
             return send_now(self, request, **options)
+        request.headers["Connection"] = "close"
         return rules.apply(send_now(self, request, **{**options, "follow_redirects": False}))
 
     httpx.AsyncClient.send, httpx.Client.send = send_async, send_sync  # type: ignore[method-assign]

@@ -1,5 +1,6 @@
 """Servers that speak OpenAI's protocol: generation, by completions or in conversations."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ from typing import ClassVar, Literal
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
 from assay.models.conversations import render_request, sent_messages
+from assay.models.endings import FAULTS
 from assay.models.protocol import Can, PermanentError, PerParams, RetryableError
-from assay.models.reasoning import Draft
+from assay.models.reasoning import END, START, Draft
 from assay.models.servers.bodies import StreamLimits
+from assay.models.servers.http import DONE
 from assay.models.servers.likelihoods import LoglikelihoodClient
 from assay.models.servers.reading import (
     RequestBody,
@@ -20,13 +23,19 @@ from assay.models.servers.reading import (
     add_openai_event,
     fill_openai,
     is_whole,
+    mapping_of,
+    refuse_bad_end,
     reported_length,
+    slot_length,
     tokens_of,
 )
 from assay.models.servers.server_model import (
+    PROBE,
     RENAMED_PARAMETERS,
     Connection,
     ServerModel,
+    offers_tools,
+    read_rest,
     seed_of,
     stops_of,
     temperature_of,
@@ -34,6 +43,7 @@ from assay.models.servers.server_model import (
 from assay.models.tokenizer import ServerTokenizer, load_tokenizer
 from assay.records import (
     JSON,
+    UNREPORTED,
     Failed,
     Generate,
     Loglikelihood,
@@ -41,6 +51,7 @@ from assay.records import (
     Prompt,
     Request,
     Response,
+    Text,
     Usage,
 )
 
@@ -83,6 +94,8 @@ def rules_for(model: str, url: str) -> ProviderRules:
 
 
 OverLength = Literal["error", "truncate"]
+NATIVE_PATHS = {"sglang": "/generate", "llamacpp": "/completion"}
+"""Paths outside of the protocol, by the source of log-likelihoods."""
 
 
 class OpenAIServer(ServerModel):
@@ -109,16 +122,33 @@ class OpenAIServer(ServerModel):
         self.thinks = self.thinks or self._rules.thinks
         self.answers_repeats = n
         self._sent_params = PerParams(self._parameters)
+        self._is_counting_known = self.connection.base_url is None  # a provider's own address
+        self._one_check = asyncio.Lock()
         self._likelihoods = likelihoods
         self.cuts = likelihoods.cut
-        likelihoods.post, likelihoods.post_generate = self._post, partial(self._post_outside, "/generate")
+        likelihoods.post = self._post
+        likelihoods.post_native = partial(self._post_outside, NATIVE_PATHS.get(likelihoods.source or "", ""))
         likelihoods.max_length = self.max_length
+
+    async def __aenter__(self) -> "OpenAIServer":
+        self._one_check = asyncio.Lock()  # of the loop in which the model is opened
+        await super().__aenter__()
+        return self
+
+    async def greet(self) -> None:
+        await super().greet()
+        if (
+            self.http.slots is not None
+        ):  # llama.cpp counts the tokens of one answer for all, which take a slot each either way
+            self.answers_repeats = False
 
     async def generate(self, request: Generate) -> Response:
         return (await self._generate([request]))[0]
 
     async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
         """Send repeats as one request; a server that returns fewer is sent single requests from then on."""
+        if not self.answers_repeats:  # known since the request was queued
+            return await super().ask_repeats(requests)
         generate = [request for request in requests if isinstance(request, Generate)]
         responses: list[Response] = []
         with (
@@ -126,6 +156,8 @@ class OpenAIServer(ServerModel):
             suppress(PermanentError),
         ):  # it may refuse n > 1: single requests show why
             responses = [self._checked(response, requests[0]) for response in await self._generate(generate)]
+            if len(responses) >= len(requests) and not _are_all_counted(responses, generate[0].params):
+                await self._learn_counting()
         if len(responses) < len(requests):
             self.answers_repeats = False
             responses = [*responses, *await super().ask_repeats(requests[len(responses) :])]
@@ -138,12 +170,36 @@ class OpenAIServer(ServerModel):
             return await self._likelihoods.of(request.context, request.continuation)
         return await self._likelihoods.rolling(request.text)
 
+    async def _learn_counting(self) -> None:
+        """Ask once for two answers of one token each. Their usage tells whether the server counts the tokens of all answers; of any
+        other number than two, what it counts is a lower bound."""
+        async with self._one_check:
+            if self._is_counting_known:
+                return
+            self.is_usage_bound = True
+            one_token = Generate(PROBE, {"max_gen_toks": 1, "do_sample": False, "until": []})
+            with suppress(RetryableError), self._protocol_errors():
+                try:
+                    drafts, _ = await self._drafts([one_token, one_token])
+                except PermanentError:
+                    drafts = []
+                used = drafts[0].usage if drafts and not isinstance(drafts, Failed) else None
+                self.is_usage_bound = used is None or used.written not in (0, 2)
+                self._is_counting_known = True
+
     async def _generate(self, requests: Sequence[Generate]) -> list[Response]:
+        drafts, cut = await self._drafts(requests)
+        if isinstance(drafts, Failed):
+            return [drafts] * len(requests)
+        return [_ended(draft, cut) for draft in drafts if draft.usage is not None]
+
+    async def _drafts(self, requests: Sequence[Generate]) -> tuple[Sequence[Draft] | Failed, int]:
+        """Return the answers to repeats, and the number of truncated tokens; those without usage did not come."""
         params = requests[0].params
         limit, stops, sent = self._sent_params.of(params)
         prompt, cut = self._fitting(requests[0], limit)
         if isinstance(prompt, Failed):
-            return [prompt] * len(requests)
+            return prompt, 0
         body = {
             "model": self.model,
             **self._prompt_fields(prompt),
@@ -153,33 +209,47 @@ class OpenAIServer(ServerModel):
             body["seed"] = seed_of(requests[0], self.connection.seed)
         if len(requests) > 1:
             body["n"] = len(requests)
-        drafts = [Draft(stops, self.tags, self.max_text(limit)) for _ in requests]
+        offers = offers_tools(params)
+        drafts = [Draft(stops, self.tags, self.max_text(limit), tools=offers) for _ in requests]
         if self.is_streamed(limit) and "tools" not in params:
             limits = self.max_stream(limit if limit is None else limit * len(requests))
             await self._stream(body, drafts, limits)
         else:
             fill_openai(drafts, await self.http.post(self.path, body))
-        return [_ended(draft, cut) for draft in drafts if draft.usage is not None]
+        return drafts, cut
 
     async def _stream(self, body: Mapping[str, JSON], drafts: Sequence[Draft], limits: StreamLimits) -> None:
         """Add chunks as they come, until all answers ended or reached a stop string."""
         options: dict[str, JSON] = {"stream": True, "stream_options": {"include_usage": True}}
-        open_ones = set(range(len(drafts)))
+        open_ones, is_over = set(range(len(drafts))), False
         async with aclosing(self.http.stream(self.path, {**body, **options}, limits)) as events:  # type: ignore[type-var]
             async for event in events:
-                if is_whole(event):
-                    fill_openai(drafts, event)
-                    return
-                open_ones -= add_openai_event(drafts, event)
-                if not open_ones:
+                is_over = self._add(event, drafts, open_ones)
+                if is_over or not open_ones:
                     break
-        finished = [draft for draft in drafts if draft.finish is not None]
-        if not finished or any(draft.finish is None and draft.has_begun for draft in drafts):
-            raise RetryableError("incomplete answer: the stream ended before the answer did")
-        for draft in finished:
+            began = [draft for draft in drafts if draft.has_ended or (is_over and draft.has_begun)]
+            if not began or any(draft.has_begun and not draft.has_ended and not is_over for draft in drafts):
+                raise RetryableError(FAULTS["broken off"].sentence)
+            if len(began) < len(drafts):  # a gateway may have given the pieces of all answers to one
+                return
+            if is_over:
+                for draft in began:
+                    draft.finish = draft.finish or UNREPORTED
+                await read_rest(events, lambda event: self._add(event, drafts, set()))
+        for draft in began:
             draft.usage = draft.usage or Usage()
         if not open_ones:  # closed at a stop string, before the server reported usage: count the chunks
-            finished[0].usage = Usage(written=sum(draft.pieces for draft in drafts))
+            began[0].usage = Usage(written=sum(draft.pieces for draft in drafts))
+
+    def _add(self, event: ServerObject, drafts: Sequence[Draft], open_ones: set[int]) -> bool:
+        """Add an event of a stream; return whether it is the last one. Answers that need no more leave `open_ones`."""
+        if event is DONE:
+            return True
+        if is_whole(event):
+            fill_openai(drafts, event)
+            return True
+        open_ones -= add_openai_event(drafts, event)
+        return False
 
     def _parameters(self, params: GenerationParams) -> tuple[int | None, Sequence[str], RequestBody]:
         """Return the token limit, the stop strings, and the parameters with the server's names. A model that reasons is sent
@@ -204,11 +274,20 @@ class OpenAIServer(ServerModel):
 
     async def _post(self, body: Mapping[str, JSON]) -> ServerObject:
         answer: ServerObject = await self.http.post(self.path, {"model": self.model, **body})
+        refuse_bad_end(answer)
         return answer
+
+    async def _get_outside(self, path: str) -> ServerObject:
+        """Return what a path outside of the protocol has; empty without it."""
+        return mapping_of(await self.http.get(self._outside(path)))
+
+    def _outside(self, path: str) -> str:
+        return f"/..{path}" if self._place.endswith("/v1") else path
 
     async def _post_outside(self, path: str, body: Mapping[str, JSON]) -> ServerObject:
         """Post to a path outside of the protocol."""
-        answer: ServerObject = await self.http.post(f"/..{path}" if self._place.endswith("/v1") else path, body)
+        answer: ServerObject = await self.http.post(self._outside(path), body)
+        refuse_bad_end(answer)
         return answer
 
 
@@ -220,11 +299,14 @@ class OpenAIChat(OpenAIServer):
 
     def __init__(
         self, model: str | None = None, connection: Connection | None = None, *, pretrained: str | None = None,
-        n: bool = True, likelihoods: Literal["generated"] | None = None,
+        n: bool = True, likelihoods: Literal["generated"] | None = None, enable_thinking: bool | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(
-            _named(model, pretrained), connection, n=n, likelihoods=LoglikelihoodClient(likelihoods, None, chat=True)
-        )
+        client = LoglikelihoodClient(likelihoods, None, chat=True)
+        thinking = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
+        self._template: RequestBody = {"chat_template_kwargs": thinking} if thinking else {}
+        # as a text: False is left out of identities
+        identity: RequestBody = {"template": str(thinking)} if thinking else {}
+        super().__init__(_named(model, pretrained), connection, n=n, likelihoods=client, **identity)
         self.can = Can(
             generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True, tools=True,
             samples=self.samples,
@@ -232,7 +314,7 @@ class OpenAIChat(OpenAIServer):
 
     def _prompt_fields(self, prompt: Prompt | list[int]) -> RequestBody:
         assert not isinstance(prompt, list)
-        return {"messages": sent_messages(prompt)}
+        return {"messages": sent_messages(prompt), **self._template}
 
 
 class OpenAI(OpenAIServer):
@@ -244,11 +326,13 @@ class OpenAI(OpenAIServer):
     def __init__(  # noqa: PLR0913  # lm-eval's arguments, by its names
         self, model: str | None = None, connection: Connection | None = None, *, pretrained: str | None = None,
         tokenizer: str | None = None, tokenizer_backend: str | None = None, custom_prefix_token_id: int | None = None,
-        likelihoods: Literal["echo", "prompt", "sglang", "generated"] = "echo", over_length: OverLength = "error",
+        likelihoods: Literal["echo", "prompt", "sglang", "llamacpp", "generated"] = "echo", over_length: OverLength = "error",
         truncate: bool = False, n: bool = True,
     ) -> None:  # fmt: skip
         named = _named(model, pretrained)
         loaded = load_tokenizer(tokenizer, tokenizer_backend, named)
+        if likelihoods == "llamacpp" and loaded is None:
+            loaded = ServerTokenizer()
         if likelihoods == "sglang" and loaded is None:
             what, fix = (
                 "SGLang reports no text offsets",
@@ -278,7 +362,7 @@ class OpenAI(OpenAIServer):
             undo.push_async_callback(self.__aexit__)
             if isinstance(self._tokenizer, ServerTokenizer):
                 with self._protocol_errors():
-                    await self._tokenizer.start(self._tokens, self._first, await self._tokens("", special=True))
+                    await self._tokenizer.start(self._tokens, self._first, await self._first_tokens())
             undo.pop_all()
         return self
 
@@ -287,9 +371,10 @@ class OpenAI(OpenAIServer):
         if self.max_length is None:
             self._likelihoods.length_source = " (from the server)"
             async with self.http:
-                self.max_length = self._likelihoods.max_length = reported_length(
-                    await self.http.get("/models"), self.model
-                )
+                length = reported_length(await self.http.get("/models"), self.model)
+                if length is None and self._likelihoods.source == "llamacpp":
+                    length = slot_length(await self._get_outside("/props"))
+                self.max_length = self._likelihoods.max_length = length
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         if self._tokenizer is None:
@@ -337,9 +422,21 @@ class OpenAI(OpenAIServer):
             ), 0
         return tokens[-space:], len(tokens) - space
 
+    async def _first_tokens(self) -> list[int]:
+        """Return the server's tokens of an empty text, which begin with BOS. llama.cpp names its BOS or EOS where the model puts
+        none before a text."""
+        tokens = await self._tokens("", special=True)
+        if tokens or self._likelihoods.source != "llamacpp":
+            return tokens
+        props = mapping_of(await self._get_outside("/props"))
+        named = props.get("bos_token") or props.get("eos_token")
+        return await self._tokens(named) if isinstance(named, str) else []
+
     async def _tokens(self, text: str, special: bool = False) -> list[int]:
         """Return the server's tokens of a text, from its `/tokenize`."""
         body: dict[str, JSON] = {"model": self.model, "prompt": text, "add_special_tokens": special}
+        if self._likelihoods.source == "llamacpp":
+            body = {"model": self.model, "content": text, "add_special": special, "parse_special": True}
         try:
             return tokens_of(await self._post_outside("/tokenize", body))
         except PermanentError as refused:
@@ -355,8 +452,22 @@ def _named(model: str | None, pretrained: str | None) -> str:
     return name
 
 
+def _are_all_counted(responses: Sequence[Response], params: GenerationParams) -> bool:
+    """Whether the reported tokens are more than one of the answers can have, or none are reported. A token has at least one
+    byte; those of the end, of a stop string and around the reasoning are not in the text."""
+    texts = [response for response in responses if isinstance(response, Text)]
+    written = sum(text.usage.written for text in texts if text.usage is not None)
+    hidden = max((len(stop.encode()) for stop in stops_of(params)), default=0) + 1
+    most = max((_bytes_of(text) for text in texts), default=0) + hidden
+    return not written or (written > most and not any(text.calls for text in texts))
+
+
+def _bytes_of(text: Text) -> int:
+    return len(text.text.encode()) + (len(f"{START}{text.reasoning}{END}".encode()) if text.reasoning else 0)
+
+
 def _ended(draft: Draft, cut: int) -> Response:
-    text = draft.whole()
-    if text.finish == "content_filter" and not text.text:
-        return Failed("the provider's filter removed the answer (finish_reason: content_filter)")
-    return text._replace(usage=(text.usage or Usage())._replace(cut=cut)) if cut else text
+    response = draft.whole()
+    if isinstance(response, Failed) or not cut:
+        return response
+    return response._replace(usage=(response.usage or Usage())._replace(cut=cut))

@@ -8,14 +8,17 @@ document at once. Only usage is lenient: it is a non-negative number or nothing.
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, TypeGuard
 
 import orjson
 
+from assay.models.endings import FAULTS, MAX_REASON, end_for, with_reason
 from assay.models.protocol import PermanentError, RetryableError
 from assay.models.reasoning import Draft
-from assay.records import JSON, MOST_TOKENS, UNFINISHED, Likelihood, Response, Usage
+from assay.records import JSON, MOST_TOKENS, Likelihood, Response, Usage
 
 ServerJSON = Any
 """JSON that a server sent. Nothing about it is certain: the parts that are read are checked, or fail the request."""
@@ -25,9 +28,7 @@ RequestBody = dict[str, Any]
 """JSON to send to a server. It may include a user's parameters."""
 _NUMBERS = frozenset((int, float))
 MAX_NAME = 100
-"""Maximum characters of a finish reason, and of a model's name that is kept."""
-BROKEN_OFF = ("abort", "aborted", "cancelled", "canceled", "error")
-"""Finish reasons of an answer that the server did not finish."""
+"""Maximum characters of a model's name that is kept."""
 
 
 # values
@@ -72,11 +73,9 @@ def mapping_of(value: JSON) -> Mapping[str, JSON]:
 
 def finish_of(value: JSON) -> str | None:
     """Return the finish reason, if there is one."""
-    if value and (not isinstance(value, str) or len(value) > MAX_NAME):
+    if value and (not isinstance(value, str) or len(value) > MAX_REASON):
         raise TypeError(f"finish_reason must be a short text, got {type(value).__name__}")
-    if value in BROKEN_OFF:
-        raise RetryableError(f"the server broke the answer off (finish_reason: {value})")
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) and value else None
 
 
 def name_of(answer: ServerObject) -> str:
@@ -90,16 +89,18 @@ def name_of(answer: ServerObject) -> str:
 
 
 def is_same_model(asked: str, named: str) -> bool:
-    """Whether a model's name is the one that was asked for: in another folder, or with a date or version.
+    """Whether a model's name is the one that was asked for: in another folder, or with a date, a version or a revision.
 
     >>> [is_same_model("gpt-4o", name) for name in ("gpt-4o-2024-08-06", "openai/GPT-4o", "gpt-4o-mini", "gpt-4")]
     [True, True, False, False]
-    >>> is_same_model("claude-haiku-latest", "claude-haiku-20241022")
-    True
+    >>> is_same_model("claude-haiku-latest", "claude-haiku-20241022"), is_same_model("m@v1", "m@v2")
+    (True, False)
+    >>> [is_same_model("m", name) for name in ("org/m@main", "m@1a2b3c4", "m@main-mini x")]
+    [True, True, False]
     """
     ours, theirs = (name.rstrip("/").rpartition("/")[2].casefold() for name in (asked, named))
     ours, theirs = re.sub("[-:]latest$", "", ours), re.sub(":latest$", "", theirs)
-    return theirs.startswith(ours) and re.fullmatch(r"(?:[-@:][\d-]{3,})?", theirs[len(ours) :]) is not None
+    return theirs.startswith(ours) and re.fullmatch(r"(?:[-:][\d-]{3,}|@[\w.-]+)?", theirs[len(ours) :]) is not None
 
 
 def tool_calls_of(value: ServerJSON) -> Sequence[ServerObject]:
@@ -149,36 +150,89 @@ def error_message(text: str) -> str:
 # OpenAI's protocol
 
 
+def refuse_error(answer: ServerObject) -> None:
+    """Raise the error that an answer reports, whatever else it has."""
+    error = answer.get("error")
+    if error:
+        raise RetryableError(f"{FAULTS['error beside the answer'].sentence}: {error_message(json.dumps(error))}")
+
+
+def refuse_bad_end(answer: ServerObject) -> None:
+    """Raise the error of an answer of which only the log-probabilities are read, if it did not end well."""
+    refuse_error(answer)
+    choices = answer.get("choices")
+    reasons = [mapping_of(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
+    for reason in reasons or [mapping_of(mapping_of(answer.get("meta_info")).get("finish_reason")).get("type")]:
+        end = end_for(reason)
+        if end.outcome == "failed":
+            raise PermanentError(with_reason(end.sentence, reason))
+
+
 def add_openai_event(drafts: Sequence[Draft], event: ServerObject) -> set[int]:
-    """Add a stream event to its drafts; return the answers that reached a stop string."""
-    if event.get("error"):
-        raise RetryableError(f"the server ended the stream: {error_message(json.dumps(event['error']))}")
-    stopped: set[int] = set()
-    for choice in _choices(event):
-        number, delta = choice.get("index") or 0, choice.get("delta")
+    """Add a stream event to its drafts; return the answers that need no more: at a stop string, or with a fault."""
+    refuse_error(event)
+    choices = _choices(event)
+    if len(choices) > 1:
+        _refuse_twins(drafts, choices)
+    ended: set[int] = set()
+    for choice in choices:
+        number = _number(choice, 0, drafts)
+        draft, delta = drafts[number], choice.get("delta")
+        if draft.is_stopped:
+            draft.pieces += 1
+            continue
         if delta is not None and not isinstance(delta, dict):
             raise TypeError(f"delta must be a mapping, got {type(delta).__name__}")
         delta = delta or choice
-        if isinstance(number, bool) or not 0 <= number < len(drafts):
-            raise IndexError(f"unexpected answer number {number}")
-        if delta.get("refusal"):
-            raise PermanentError(f"the model refuses: {delta['refusal']}"[:300])
+        if "role" in delta:  # an empty answer has no more than this, and its text may be null here
+            draft.has_message = True
+        _fail_message(draft, delta, choice)
         if delta.get("tool_calls"):
-            raise PermanentError("the model calls a tool in a stream, and none was offered")
-        draft = drafts[number]
+            draft.fail("calls not offered")
         content = delta.get("content")
-        if draft.add(content if content is not None else delta.get("text"), _thought(delta)):
-            stopped.add(number)
-        draft.finish = "stop" if number in stopped else finish_of(choice.get("finish_reason")) or draft.finish
+        if draft.add(content if content is not None else delta.get("text"), _thought(delta)) or draft.fault:
+            ended.add(number)
+        draft.finish = draft.finish or ("stop" if draft.is_stopped else finish_of(choice.get("finish_reason")))
     drafts[0].model = drafts[0].model or name_of(event)
     if event.get("usage"):
         drafts[0].usage = usage_of(event)
-    return stopped
+    return ended
+
+
+def _number(choice: ServerObject, position: int, drafts: Sequence[Draft]) -> int:
+    """Return the number of the answer that a choice belongs to."""
+    number = choice.get("index")
+    if number is None:
+        return position
+    if isinstance(number, bool) or not 0 <= number < len(drafts):
+        raise IndexError(f"unexpected answer number {number}")
+    return int(number)
+
+
+def _refuse_twins(drafts: Sequence[Draft], choices: Sequence[ServerObject]) -> None:
+    """Refuse more than one choice for an answer."""
+    numbers = [_number(choice, position, drafts) for position, choice in enumerate(choices)]
+    if len(set(numbers)) < len(numbers):
+        raise two_answers(len(numbers))
+
+
+def two_answers(count: int = 2) -> RetryableError:
+    """Return the error of several answers where one was asked for."""
+    return RetryableError(f"the server sent {count} answers, {FAULTS['two answers in one'].sentence}", malformed=True)
+
+
+def _fail_message(draft: Draft, message: ServerObject, choice: ServerObject) -> None:
+    """Fail an answer that is a refusal, that calls as OpenAI's protocol once did, or whose choice reports an error."""
+    if message.get("refusal"):
+        draft.fail("refusal text", f": {message['refusal']}")
+    if message.get("function_call"):
+        draft.fail("calls not offered")
+    refuse_error(choice)
 
 
 def is_whole(event: ServerObject) -> bool:
-    """Whether the server sent the whole answer although a stream was requested."""
-    return any("message" in choice for choice in _choices(event))
+    """Whether the server sent the whole answer although a stream was requested. Some send it beside each delta."""
+    return any("message" in choice and not choice.get("delta") for choice in _choices(event))
 
 
 def _choices(event: ServerObject) -> Sequence[ServerJSON]:
@@ -197,26 +251,21 @@ def _thought(message: ServerObject) -> str | None:
 
 
 def fill_openai(drafts: Sequence[Draft], answer: ServerObject) -> None:
+    """Add a whole answer to its drafts."""
+    refuse_error(answer)
     choices, name = answer["choices"], name_of(answer)
     if not choices:
         raise RetryableError("the answer has no choices", malformed=True)
-    if len(choices) > len(drafts):
-        raise IndexError(f"{len(choices)} answers to a request for {len(drafts)}")
-    for draft, choice in zip(drafts, choices, strict=False):
-        message = choice.get("message") or choice
-        text, thought, finish = (
-            message.get("content", message.get("text")),
-            _thought(message),
-            finish_of(choice.get("finish_reason")),
-        )
-        if message.get("refusal"):
-            raise PermanentError(f"the model refuses: {message['refusal']}"[:300])
+    if len(choices) > 1:
+        _refuse_twins(drafts, choices)
+    for position, choice in enumerate(choices):
+        draft, message = drafts[_number(choice, position, drafts)], choice.get("message") or choice
+        if draft.has_begun:
+            raise two_answers()
+        _fail_message(draft, message, choice)
         draft.calls = tool_calls_of(message.get("tool_calls"))
-        if text is None and thought is None and finish != "length" and not draft.calls:
-            raise PermanentError(f"the answer has no text (finish_reason: {finish})")
-        draft.add(text, thought)
-        is_silent = text is None and thought is None and not draft.calls
-        draft.finish, draft.usage, draft.model = UNFINISHED if is_silent else finish, Usage(), name
+        draft.add(message.get("content", message.get("text")), _thought(message))
+        draft.finish, draft.usage, draft.model = finish_of(choice.get("finish_reason")), Usage(), name
     drafts[0].usage = usage_of(answer)
 
 
@@ -229,15 +278,13 @@ def reported_length(models: ServerJSON, name: str) -> int | None:
     return None
 
 
+def slot_length(props: ServerObject) -> int | None:
+    """Context length of each of llama.cpp's slots, from its properties."""
+    return token_count(mapping_of(props.get("default_generation_settings")).get("n_ctx")) or None
+
+
 # Anthropic's protocol
 
-FINISHES = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-}
 PARTS: Mapping[str | None, tuple[str, ...]] = {
     None: ("text", "thinking", "partial_json"),
     "text": ("text",),
@@ -252,34 +299,61 @@ RETRYABLE = (*RATE_LIMITED, "api_error", "timeout_error")
 
 
 def fill_anthropic(draft: Draft, answer: ServerObject) -> None:
+    """Add a whole answer to its draft."""
+    _refuse_anthropic_error(answer)
     if not isinstance(answer["content"], list):
         raise TypeError(f"content must be a list of blocks, got {type(answer['content']).__name__}")
+    if draft.has_begun:
+        raise two_answers()
+    draft.has_message = True  # one without blocks is an empty answer
     for block in answer["content"]:
         _add(draft, block)
     draft.calls = _calls_of(answer["content"]) or ()
-    _finish(draft, answer["stop_reason"])
+    draft.finish = finish_of(answer.get("stop_reason"))
     draft.usage, draft.model = _usage_so_far(answer.get("usage"), Usage()), name_of(answer)
 
 
-def add_anthropic_event(draft: Draft, event: ServerObject) -> None:
-    """Add a stream event to the draft."""
+def add_anthropic_event(draft: Draft, event: ServerObject) -> bool:
+    """Add a stream event to the draft; return whether it is the last one."""
+    _refuse_anthropic_error(event)
     match event.get("type"):
         case "message_start":
+            if draft.has_message:
+                raise two_answers()
+            _refuse_anthropic_error(event["message"])
+            draft.has_message = True
             draft.usage = _usage_so_far(event["message"].get("usage"), Usage())
             draft.model = name_of(event["message"])
+        case "content_block_start":
+            block = mapping_of(event.get("content_block"))
+            if block.get("type") == "tool_use":  # tools are never offered in a stream
+                draft.fail("calls not offered")
+            elif any(block.get(name) for name in ("text", "thinking")):
+                _add(draft, block)
         case "content_block_delta":
             _add(draft, event["delta"])
         case "message_delta":
-            _finish(draft, event["delta"].get("stop_reason"))
+            draft.finish = draft.finish or finish_of(event["delta"].get("stop_reason"))
             draft.usage = _usage_so_far(event.get("usage"), draft.usage or Usage())
-        case "error":
-            error = event.get("error") or {}
-            message = f"{error.get('type')}: {error_message(str(error.get('message')))}"
-            if error.get("type") in RETRYABLE:
-                raise RetryableError(message, rate_limited=error.get("type") in RATE_LIMITED)
-            raise PermanentError(message)
+        case "message_stop":
+            return True
         case "message" | None:
             fill_anthropic(draft, event)
+            return True
+    return bool(draft.fault)
+
+
+def _refuse_anthropic_error(answer: ServerObject) -> None:
+    """Raise the error that an answer or event reports, whatever else it has."""
+    error = answer.get("error")
+    if not error and answer.get("type") != "error":
+        return
+    described = mapping_of(error)
+    kind = described.get("type")
+    message = f"{FAULTS['error beside the answer'].sentence}: {kind}: {error_message(str(described.get('message')))}"
+    if kind not in RETRYABLE and answer.get("type") == "error":
+        raise PermanentError(message)
+    raise RetryableError(message, rate_limited=kind in RATE_LIMITED)
 
 
 def _add(draft: Draft, block: ServerObject) -> None:
@@ -303,13 +377,6 @@ def _calls_of(blocks: Sequence[ServerObject]) -> list[ServerObject]:
         text = orjson.dumps(arguments).decode()  # a TypeError if it cannot be stored
         calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": text}})
     return calls
-
-
-def _finish(draft: Draft, reason_sent: JSON) -> None:
-    reason = finish_of(reason_sent)
-    if reason == "refusal":
-        raise PermanentError("the model refused to answer (stop_reason: refusal)")
-    draft.finish = FINISHES.get(reason, reason) if reason is not None else draft.finish
 
 
 def _usage_so_far(counts: JSON, before: Usage) -> Usage:
@@ -420,6 +487,28 @@ def sglang_loglikelihood(answer: ServerObject, targets: Sequence[int]) -> Respon
     return Likelihood(float(sum(values)), greedy, used)
 
 
+NO_PROBABILITY = -1e30
+"""llama.cpp writes the least float where a probability is 0."""
+
+
+def forced_logprob(answer: ServerObject, token: int, prompt_length: int) -> tuple[float, bool]:
+    """Return the log-probability of the token that llama.cpp was made to generate, and whether it was the most likely one."""
+    reported = answer.get("completion_probabilities")
+    if not isinstance(reported, list) or not reported:
+        raise PermanentError("the server reports no log-probabilities (completion_probabilities)")
+    if answer.get("truncated") or token_count(answer.get("tokens_evaluated")) != prompt_length:
+        raise PermanentError(token_count_mismatch(token_count(answer.get("tokens_evaluated")), prompt_length))
+    entry = reported[0]
+    if entry.get("id") != token:
+        raise PermanentError(f"the server generated the token {entry.get('id')!r:.20} where {token} was forced")
+    tops = entry.get("top_logprobs")
+    if not isinstance(tops, list) or not tops:
+        raise PermanentError("the server reports no most likely tokens (top_logprobs)")
+    value = logprob_of(entry["logprob"])
+    is_first = value >= _largest(top["logprob"] for top in tops)
+    return (value if value > NO_PROBABILITY else -math.inf), is_first
+
+
 def offsets_of(logprobs: ServerObject) -> Sequence[int] | None:
     """Return the text offset of each token; None if the server reports none or, like SGLang, -1 for all."""
     offsets = logprobs.get("text_offset")
@@ -428,6 +517,44 @@ def offsets_of(logprobs: ServerObject) -> Sequence[int] | None:
     if not all(isinstance(offset, int) and not isinstance(offset, bool) for offset in offsets):
         raise PermanentError("the server reports text offsets that are not integers (text_offset)")
     return None if any(offset < 0 for offset in offsets) else offsets
+
+
+def fitted_offsets(logprobs: ServerObject, offsets: Sequence[int], sent: str) -> Sequence[int]:
+    """Return the offset of each token in the text that was sent; raise where the tokens are not found at their offsets.
+
+    Servers count from the text that they read, which may begin with a BOS token and with the space that SentencePiece puts
+    before a text: both lie before the text that was sent, at offsets below 0.
+    """
+    tokens = logprobs.get("tokens")
+    if not tokens or not _are_texts(tokens):
+        return offsets
+    if "".join(tokens).startswith(sent) and list(offsets) == [0, *accumulate(map(len, tokens[:-1]))]:  # as most are
+        return offsets
+    spelled = [token.translate(SPACES) for token in tokens]
+    lead = 1 if BEGIN.fullmatch(spelled[0].strip()) and not sent.startswith(spelled[0]) else 0
+    space = len(spelled[lead]) - len(spelled[lead].lstrip()) if lead < len(spelled) else 0
+    for shift in dict.fromkeys((0, *(offset + extra for offset in offsets[lead : lead + 1] for extra in (0, space)))):
+        moved = [offset - shift for offset in offsets]
+        if _are_found(spelled[lead:], moved[lead:], sent):
+            return [*[-1] * lead, *moved[lead:]]
+    raise PermanentError("the server reports text offsets at which its tokens are not found in the text (text_offset)")
+
+
+def _are_found(tokens: Sequence[str], offsets: Sequence[int], sent: str) -> bool:
+    """Whether tokens stand one behind the other in a text, but for white space between them. A token that is a part of a
+    character is not looked for."""
+    end = 0
+    for token, offset in zip(tokens, offsets, strict=True):
+        if offset >= len(sent):
+            break
+        if LOST in token or not token:
+            end = len(sent)
+            continue
+        start = max(offset, 0) if offset >= 0 or token[:1].isspace() else -1
+        if start < 0 or not sent[start:].lstrip().startswith(token.strip()) or sent[end:start].strip():
+            return False
+        end = start + len(sent[start:]) - len(sent[start:].lstrip()) + len(token.strip())
+    return True
 
 
 def refuse_part(logprobs: ServerObject, offsets: Sequence[int], text: str) -> None:
@@ -439,47 +566,107 @@ def refuse_part(logprobs: ServerObject, offsets: Sequence[int], text: str) -> No
         raise PermanentError("the server reports log-probabilities of only a part of the text")
 
 
-def refuse_other_text(answer: ServerObject, logprobs: ServerObject, sent: str, *, is_exact: bool) -> None:
+BEGIN = re.compile(
+    r"(?:\[gMASK\])?<(?:s|sop|bos|\|?(?:begin|start|end)_?of_?text\|?|[|\uff5c]begin.of.sentence[|\uff5c])>|\[(?:CLS|BOS)\]",
+    re.IGNORECASE,
+)
+"""BOS tokens as servers render them."""
+MARKER = re.compile(r"<[^<>\s]{1,40}>|\[/?[A-Z_]{2,20}\]")
+"""Texts that may be special tokens, which servers leave out of what they echo."""
+
+
+def refuse_other_text(
+    answer: ServerObject, logprobs: ServerObject, sent: str, *, is_exact: bool, decoded: Callable[[], str] | None = None
+) -> None:
     """Refuse an answer about another text than was sent, by its `text` and `tokens`.
 
-    White space may differ, and what a tokenizer makes of half a character. Where tokens were sent (`is_exact` is false),
-    special tokens may be missing, and the spelling of single tokens is not checked.
+    Servers echo the text, or decode the tokens that they read. So these may differ from what was sent:
+    - a BOS token before it, the white space between words and before punctuation, what a tokenizer makes of half a character,
+      and the form of letters by Unicode's compatibility (as SentencePiece normalizes them);
+    - special tokens within it, which servers leave out of the text;
+    - what tokens were sent as (`is_exact` is false): the text may be that which the tokenizer makes of them (`decoded`), and
+      the spelling of single tokens is not checked.
+    Behind it is what was generated. An answer without the prompt has only that: its log-probabilities then count alone.
     """
     echoed, spelled = answer["choices"][0].get("text") or "", _spelled(logprobs.get("tokens"))
     if not isinstance(echoed, str):
         raise PermanentError(f"the text of an answer must be text, got {type(echoed).__name__}")
-    if echoed.startswith(sent) or not (echoed or (spelled and is_exact)):
+    if spelled and is_exact and not spelled.startswith(sent) and not _begins_with(spelled, sent):
+        raise _other_text(spelled)
+    if echoed.startswith(sent) or not echoed:
         return
-    if any(text and _is_same(sent, text, is_exact=is_exact) for text in (echoed, spelled)):
-        return
-    is_last = bool(spelled) and not is_exact and echoed.strip() == str(logprobs["tokens"][-1]).strip()
+    is_last = bool(spelled) and echoed.strip() == str(logprobs["tokens"][-1]).strip()
     is_short = not spelled and len(echoed) < min(LONGEST_TOKEN, len(sent) / 2)
-    if not is_last and not is_short:  # otherwise it is the one generated token
-        raise PermanentError(f"the server echoed a different text than was sent: {(echoed or spelled)[:60]!r}")
+    if is_last or is_short or _begins_with(echoed, sent):  # the first two: the one generated token
+        return
+    known = decoded() if decoded is not None else ""
+    if not known or not _begins_with(echoed, known):
+        raise _other_text(echoed)
+
+
+def _other_text(text: str) -> PermanentError:
+    return PermanentError(f"the server echoed a different text than was sent: {text[:60]!r}")
+
+
+def _are_texts(tokens: JSON) -> TypeGuard[list[str]]:
+    """Whether a list has the texts of tokens: some servers have their ids there."""
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        return False
+    return not (tokens and tokens[-1].startswith("token_id:"))
 
 
 def _spelled(tokens: JSON) -> str:
     """Join tokens to a text, with white space for the marks of tokenizers; empty if they are ids."""
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        return ""
-    return "" if tokens and tokens[-1].startswith("token_id:") else "".join(tokens).translate(SPACES)
+    return "".join(tokens).translate(SPACES) if _are_texts(tokens) else ""
 
 
-def _is_same(sent: str, text: str, *, is_exact: bool) -> bool:
-    ours, theirs = ("".join(each.replace(LOST, "").split()) for each in (sent, text))
-    if not theirs or ours in theirs:
-        return True
-    if len(theirs) > 2 * len(ours) + 10 * LONGEST_TOKEN:  # a long text has all pieces of a short one, and takes long
+def _begins_with(echoed: str, sent: str) -> bool:
+    """Whether an echo is the text that was sent, with what may differ."""
+    if len(echoed) > 2 * len(sent) + 64 * LONGEST_TOKEN:  # far more than was sent
         return False
-    return (not is_exact or LOST in text) and _shared(ours, theirs) >= 0.5
+    theirs, ours = _normal(echoed), _normal(sent)
+    if theirs.startswith(ours):
+        return True
+    begin = BEGIN.match(theirs)
+    if begin is not None and not ours.startswith(begin[0]):
+        theirs = theirs[begin.end() :].lstrip()
+    return theirs.startswith(ours) or _is_walked(theirs, ours)
 
 
-def _shared(ours: str, theirs: str) -> float:
-    """The share of pieces of the shorter text that the other one has."""
-    ours, theirs = (re.sub(r"\W+", "", text.casefold()) or text for text in (ours, theirs))
-    size = 5 if min(len(ours), len(theirs)) >= 40 else min(2, len(ours), len(theirs))
-    one, other = ({text[at : at + size] for at in range(len(text) - size + 1)} for text in (ours, theirs))
-    return len(one & other) / min(len(one), len(other))
+def _normal(text: str) -> str:
+    """Return a text with one space for white space, none before punctuation, and letters in their plain form."""
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return re.sub(r" (?=[^\w\s])", "", " ".join(plain.split()))
+
+
+def _is_walked(theirs: str, ours: str) -> bool:
+    """Whether an echo has every letter of a text, but for special tokens and parts of characters."""
+    at = here = 0
+    while here < len(ours):
+        if theirs.startswith(ours[here:], at):
+            return True
+        same = next(
+            (n for n, pair in enumerate(zip(theirs[at:], ours[here:], strict=False)) if pair[0] != pair[1]),
+            len(theirs) - at,
+        )
+        at, here = at + same, here + same
+        lost = len(theirs[at:]) - len(theirs[at:].lstrip(LOST + " ")) if theirs.startswith(LOST, at) else 0
+        marker = MARKER.match(ours, here)
+        if lost:
+            at += lost
+            known = theirs[at : at + LONGEST_TOKEN].partition(LOST)[0]
+            left = ours[here : here + lost + len(known)]
+            found = next((n for n in range(lost + 1) if known and left[n:].startswith(known[: len(left) - n])), -1)
+            if found < 0 and len(ours) - here > lost:
+                return False
+            here += found if found >= 0 else lost
+        elif marker is not None:
+            here = marker.end()
+            here += 1 if ours.startswith(" ", here) and not theirs.startswith(" ", at) else 0
+            at += 1 if theirs.startswith(" ", at) and not ours.startswith(" ", here) else 0
+        else:
+            return here >= len(ours)
+    return True
 
 
 def _largest(values: Iterable[JSON]) -> float:

@@ -10,7 +10,16 @@ HTTP = re.compile(r"HTTP (\d{3})")
 OTHER_TYPE = {"openai-chat": "openai", "openai": "openai-chat"}
 """The model type for servers that have the other endpoint."""
 KEY_STATUSES, PATH_STATUSES = (401, 403), (404, 405, 501)
-TOO_MANY = 429
+PROXY_STATUS, TOO_MANY = 407, 429
+TOO_LARGE = 413
+SMALLER = (
+    "raise the limit of the server, or of the proxy before it, for the size of requests, or send less: fewer shots, smaller"
+    " media"
+)
+OF_THE_KEY = re.compile(
+    r"no connected db|(invalid|incorrect|missing) api[ _-]?key|api[ _-]?key (is )?(invalid|missing)", re.IGNORECASE
+)
+"""Words of refusals that mean the key whatever the status: LiteLLM's proxy without a database answers a wrong one with 400."""
 NO_CREDIT = re.compile(r"insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE)
 """Words of refusals that no waiting ends."""
 FOR_EVERY_REQUEST = (*KEY_STATUSES, *PATH_STATUSES)
@@ -44,11 +53,16 @@ def status_of(reason: str) -> int | None:
     return int(status[1]) if status is not None else None
 
 
-def refusal_remedy(reason: str, backend: str, model: str, place: str, served: Sequence[str] = ()) -> str:
-    """The remedy for a server that refuses every request; `served` are the names of the models that it lists."""
+def refusal_remedy(reason: str, backend: str, model: str, place: str, served: Sequence[str] = (), key: str = "") -> str:
+    """The remedy for a server that refuses every request; `served` are the names of the models that it lists, `key` is where
+    the key comes from."""
     status, other = status_of(reason), OTHER_TYPE.get(backend)
-    if status in KEY_STATUSES:
-        return "check the key: api_key=env:NAME in the model's arguments"
+    if status == PROXY_STATUS:
+        return "check the name and the password of the proxy, in HTTPS_PROXY or proxy= in the model's arguments"
+    if status in KEY_STATUSES or OF_THE_KEY.search(reason):
+        return f"check the key{f' ({key})' if key else ''}: api_key=env:NAME in the model's arguments"
+    if status == TOO_LARGE:
+        return SMALLER
     if status == TOO_MANY or NO_CREDIT.search(reason):
         return "add credit to the account, or give another key: api_key=env:NAME in the model's arguments"
     if status is None:
@@ -94,11 +108,17 @@ def request_remedy(reason: str, request: Request, task: str, backend: str) -> st
     """The remedy for a server that answers the greeting, and refuses one kind of request."""
     if not isinstance(request, Generate):
         ways = ["tokenizer=FOLDER"] if "offset" in reason or "tokeniz" in reason else []
-        ways += ["likelihoods=prompt for vLLM", "likelihoods=sglang with tokenizer=FOLDER for SGLang"]
-        fix = f"give {ways[0]}, or {', or '.join(ways[1:])}, in the model's arguments"
+        ways += [
+            "likelihoods=prompt for vLLM",
+            "likelihoods=sglang with tokenizer=FOLDER for SGLang",
+            "likelihoods=llamacpp for llama.cpp",
+        ]
+        fix = f"give {', or '.join(ways)}, in the model's arguments"
         if backend == "openai-chat":
             fix = "start the server so that it reports log-probabilities (top_logprobs), or use --model openai"
         return f"{fix}; or ask for {task}@generate" if isinstance(request, Loglikelihood) else fix
+    if status_of(reason) == TOO_LARGE:
+        return SMALLER
     refused = PARAMETERS.search(reason)
     if refused is not None and refused[0] == "tools":
         return "start the server so that it calls tools, or use another model"

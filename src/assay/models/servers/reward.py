@@ -4,7 +4,7 @@ from typing import Literal
 
 from assay.models.conversations import sent_messages
 from assay.models.protocol import Can, PermanentError
-from assay.models.servers.reading import name_of, number_of, usage_of
+from assay.models.servers.reading import name_of, number_of, refuse_error, usage_of
 from assay.models.servers.server_model import GREETING, Connection, ServerModel
 from assay.records import JSON, Failed, Generate, Likelihood, Loglikelihood, Request, Response
 
@@ -37,6 +37,7 @@ class RewardHTTP(ServerModel):
         if not isinstance(request, Loglikelihood):
             return Failed(f"{self.name} scores answers only")
         answer = await self.http.post(f"/{self._way}", {"model": self.model, **self._body(request)})
+        refuse_error(answer)
         [row] = answer["data"]
         value = number_of(row["data"] if self._way == "pooling" else row["score"])
         used = usage_of(answer)._replace(written=0, stored=0)

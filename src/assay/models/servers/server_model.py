@@ -1,7 +1,10 @@
 """The base of all models behind servers. A subclass implements one protocol: request to body, answer to response."""
 
+import asyncio
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from hashlib import blake2b
@@ -15,12 +18,14 @@ from assay.config.option import Remark, YAMLValue, option
 from assay.config.source import Source, digest, read_bytes
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.models.endings import is_failed_end
 from assay.models.protocol import Can, PermanentError, RetryableError, Samples
 from assay.models.reasoning import END, START
 from assay.models.servers.bodies import MB, StreamLimits
-from assay.models.servers.http import Http, without_user
-from assay.models.servers.reading import MAX_NAME, checked_usage, is_same_model
-from assay.models.servers.remedies import refusal_remedy, served_names
+from assay.models.servers.http import Http, with_path
+from assay.models.servers.proxies import without_user
+from assay.models.servers.reading import MAX_NAME, ServerJSON, checked_usage, is_same_model
+from assay.models.servers.remedies import PATH_STATUSES, refusal_remedy, served_names, status_of
 from assay.models.servers.secrets import hidden_texts, secret
 from assay.models.tokenizer import stops_of as stops_of
 from assay.records import (
@@ -73,10 +78,19 @@ MILLION = 1_000_000
 MAX_HOST = 253
 LABEL = re.compile(r"\w([\w-]{0,61}\w)?", re.ASCII)
 """A part of a host's name; underscores are common in container networks."""
+VERSION = re.compile(r"/v\d+[a-z0-9]*$")
+"""The end of an API's address."""
+FIRST_CONCURRENCY = 4
 MAX_NAMES = 1000
 """Number of names of models that are remembered."""
+MAX_TOKENS = 32_768
+"""Tokens of a generation without a limit."""
+TIMEOUT_TOKENS = 256
+"""A streamed answer may take `timeout`, and as long again for so many of its tokens: at the default 1.2 s each."""
 STREAMED_ABOVE = 2048
 """Generations that may be longer than this are streamed: the timeout then applies to the next chunk."""
+REST_SECONDS = 0.5
+"""How long the end of a body is waited for behind the end of its answer."""
 SLACK_BYTES, TOKEN_BYTES, EVENT_BYTES = 2**20, 256, 4096
 """Upper bounds of an answer, for each token asked for: its text, and its event in a stream with log-probabilities."""
 SLACK_EVENTS, TOKEN_EVENTS = 1000, 16
@@ -95,7 +109,9 @@ class Connection:
     base_url: tuple[str, ...] | None = option("Address of the server; a list shares the load.", None, many=True)
     num_concurrent: int = option("Maximum number of concurrent requests.", 32, check=_positive)
     timeout: float = option(
-        "Timeout in seconds for a response or, if streamed, its next chunk.", 300.0, check=_positive
+        "Timeout in seconds for a response or, if streamed, its next chunk; all of it may take timeout × (1 + tokens / 256).",
+        300.0,
+        check=_positive,
     )
     max_retries: int = option("Maximum number of attempts per request.", 8, check=_positive)
     max_response_mb: int = option(
@@ -107,6 +123,10 @@ class Connection:
     header: Mapping[str, str] | None = option("Additional HTTP headers.", None)
     verify_certificate: bool = option("Verify the TLS certificate.", True)
     ca_cert_path: str | None = option("CA certificate file for that.", None)
+    proxy: str | None = option(
+        "`http://HOST:PORT`, `env:NAME`, `file:PATH`, or `off`; default: HTTPS_PROXY and NO_PROXY, not for loopback.",
+        None,
+    )
     max_length: int | None = option("Context length in tokens.", None, check=_positive)
     max_gen_toks: int | None = option(
         "Maximum number of generated tokens if the task sets none.", None, check=_positive
@@ -149,6 +169,8 @@ class ServerModel:
     endings: tuple[str, ...] = ()
     """Path suffixes that lm-eval's users add to the address."""
 
+    version = ""
+    """End of every address of the protocol: it is added to one without a version."""
     samples: Samples = "unless greedy"
     """When its texts are sampled: the default of a server is unknown."""
     unsupported_connection: frozenset[str] = frozenset()
@@ -159,12 +181,14 @@ class ServerModel:
         self.connection = connection = connection or Connection()
         self.model = model
         self._identity_fields = {**identity_fields, **{name: getattr(connection, name) for name in IDENTITY_ARGUMENTS}}
-        self.urls, users, passwords = _addresses(connection.base_url or self.public, self.endings)
+        self.urls, users, passwords = _addresses(connection.base_url or self.public, self.endings, self.version)
         self.key = secret(connection.api_key, *self.variables)
         self.max_length = connection.max_length
         self.concurrency = connection.num_concurrent
         self.can = Can(generate=True, loglikelihood=False, rolling=False, chat=True, samples=self.samples)
         self.answers_repeats = False
+        self.is_usage_bound = False
+        """Whether the tokens that the server counts may be fewer than it generated."""
         self.price: Price | None = price_of(model, connection.price_in, connection.price_out, connection.prices)
         self.attempts = connection.max_retries
         self.thinks = connection.reasoning
@@ -176,7 +200,8 @@ class ServerModel:
         hidden = hidden_texts([self.key, *passwords], values)
         verify = connection.ca_cert_path or connection.verify_certificate
         most = connection.max_response_mb * MB
-        self.http = Http(self.urls, headers, connection.timeout, connection.num_concurrent, hidden, verify, most)
+        proxy = secret(connection.proxy) if connection.proxy is not None else None
+        self.http = Http(self.urls, headers, connection.timeout, connection.num_concurrent, hidden, verify, most, proxy)
         self._probe = (PROBE, PROBE_TOKENS) if connection.base_url else (GREETING, GREETING_TOKENS)
         self._reply: str | None = None
         self._recorded: str | None = None
@@ -257,6 +282,11 @@ class ServerModel:
         """The first address as messages show it."""
         return self.addresses[0]
 
+    @property
+    def first_concurrency(self) -> int:
+        """Requests at once with which a run begins: what the servers offer, or a few, which grow with the answers."""
+        return self.http.slots or FIRST_CONCURRENCY
+
     async def __aenter__(self) -> "ServerModel":
         await self.http.__aenter__()
         return self
@@ -318,7 +348,7 @@ class ServerModel:
         """Maximum number of generated tokens."""
         if not isinstance(request, Generate):
             return 1
-        return self.limit(request.params) or self.max_length or 32_768
+        return self.limit(request.params) or self.max_length or MAX_TOKENS
 
     def cost(self, response: Response) -> float | None:
         """Cost of a response; None if the server does not report usage."""
@@ -358,20 +388,53 @@ class ServerModel:
 
     async def _replies(self, urls: Sequence[str], prompt: str, limit: int) -> list[str]:
         """Return the replies of servers to a prompt, two of each."""
-        whole, replies = self.http, list[str]()
+        whole, replies, offered = self.http, list[str](), list[int | None]()
         try:
             for url in urls:
                 self.http = replace(whole, urls=[url], down=set())
                 async with self:
                     replies += [await self._probe_reply(prompt, limit), await self._probe_reply(prompt, limit)]
+                    offered.append(await self.http.offered_slots())
         except PermanentError as refused:
-            async with self.http:
-                served = served_names(await self.http.get("/models"))
-            fix = refusal_remedy(str(refused), self.name, self.model, self._place, served)
+            fix = await self._version_remedy(str(refused), prompt, limit)
+            if not fix:
+                async with self.http:
+                    served = served_names(await self.http.get("/models"))
+                fix = refusal_remedy(str(refused), self.name, self.model, self._place, served, self._key_source)
             raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
         finally:
             self.http = whole
+        self.http.slots = sum(filter(None, offered)) if None not in offered else None
         return replies
+
+    async def _version_remedy(self, reason: str, prompt: str, limit: int) -> str:
+        """Return the remedy for an address without /v1, if there is a server behind it; empty otherwise."""
+        greeted, url = self.http, self.http.urls[0]
+        if status_of(reason) not in PATH_STATUSES or VERSION.search(url.partition("?")[0]):
+            return ""
+        self.http = replace(greeted, urls=[with_path(url, "/v1")], down=set())
+        try:
+            async with self:
+                await self._probe_reply(prompt, limit)
+        except PermanentError as refused:
+            if status_of(str(refused)) in PATH_STATUSES:
+                return ""
+        except RetryableError:
+            return ""
+        finally:
+            self.http = greeted
+        return f"did you mean base_url={url.partition('?')[0]}/v1?"
+
+    @property
+    def _key_source(self) -> str:
+        """Where the key comes from, and whether there is one."""
+        given = self.connection.api_key
+        if given is not None:
+            return f"api_key={given}" if given.startswith(("env:", "file:")) else "the one in api_key"
+        found = next((name for name in self.variables if os.environ.get(name)), None)
+        if found is not None:
+            return f"{found} is set, and was sent"
+        return f"{' or '.join(self.variables)} is read, and is not set" if self.variables else "none was sent"
 
     async def _probe_reply(self, prompt: str | None = None, limit: int = 0) -> str:
         """Return the reply to a prompt, or to the probe if none is given."""
@@ -379,6 +442,10 @@ class ServerModel:
         with self._protocol_errors():
             reply = await self.generate(Generate(prompt, {"max_gen_toks": limit, "do_sample": False, "until": []}))
         if isinstance(reply, Failed):
+            if is_failed_end(
+                reply.reason
+            ):  # an agent's model may call a tool whatever it is asked: it answers, and that is all
+                return reply.reason
             raise PermanentError(reply.reason)
         return (reply.text or reply.reasoning or "") if isinstance(reply, Text) else str(reply)
 
@@ -408,10 +475,11 @@ class ServerModel:
         return self.http.limit if limit is None else min(self.http.limit, SLACK_BYTES + TOKEN_BYTES * limit)
 
     def max_stream(self, limit: int | None) -> StreamLimits:
-        """Maximum size of a stream of so many tokens."""
+        """Maximum size and duration of a stream of so many tokens."""
+        seconds = self.connection.timeout * (1 + (MAX_TOKENS if limit is None else limit) / TIMEOUT_TOKENS)
         if limit is None:
-            return StreamLimits(self.http.limit)
-        return StreamLimits(SLACK_BYTES + EVENT_BYTES * limit, SLACK_EVENTS + TOKEN_EVENTS * limit)
+            return StreamLimits(self.http.limit, seconds=seconds)
+        return StreamLimits(SLACK_BYTES + EVENT_BYTES * limit, SLACK_EVENTS + TOKEN_EVENTS * limit, seconds)
 
     def is_streamed(self, limit: int | None) -> bool:
         return self.connection.stream if self.connection.stream is not None else limit is None or limit > STREAMED_ABOVE
@@ -443,6 +511,20 @@ class ProtocolErrors:
             raise PermanentError("the answer needs more memory than there is") from None
 
 
+async def read_rest(events: AsyncIterator[ServerJSON], add: Callable[[ServerJSON], object]) -> None:
+    """Add what a server sends behind the end of an answer: nothing, or text that belongs to another one. Waits a moment for
+    it; then the connection is given up."""
+    with suppress(TimeoutError, RetryableError):
+        async with asyncio.timeout(REST_SECONDS):
+            async for event in events:
+                add(event)
+
+
+def offers_tools(params: GenerationParams) -> bool:
+    """Whether a request lets the model call tools."""
+    return bool(params.get("tools")) and params.get("tool_choice") != "none"
+
+
 def seed_of(request: Generate, seed: int) -> int:
     """Return the seed to send: the argument plus the repeat; distinct for every draw of a run."""
     drawn = int.from_bytes(blake2b(request.draw, digest_size=4).digest()) >> 1 if request.draw else 0
@@ -456,7 +538,9 @@ def temperature_of(params: GenerationParams) -> YAMLValue:
     return params.get("temperature", 1.0 if params.get("do_sample") else 0.0)
 
 
-def _addresses(base_url: str | Sequence[str], endings: Sequence[str]) -> tuple[list[str], dict[str, str], list[str]]:
+def _addresses(
+    base_url: str | Sequence[str], endings: Sequence[str], version: str
+) -> tuple[list[str], dict[str, str], list[str]]:
     """Return the addresses without suffixes and credentials, the header with the credentials, and the passwords."""
     urls: list[str] = []
     users: list[str] = []
@@ -468,7 +552,8 @@ def _addresses(base_url: str | Sequence[str], endings: Sequence[str]) -> tuple[l
         before, question, query = url.partition("?")
         before = before.rstrip("/")
         before = next((before.removesuffix(ending) for ending in endings if before.endswith(ending)), before)
-        urls.append(f"{before}{question}{query}")
+        added = version if not VERSION.search(before) else ""
+        urls.append(f"{before}{added}{question}{query}")
         users += [user] if user else []
         passwords += [part for part in (urlsplit(address).password,) if part]
     if len(set(users)) > 1 or (users and len(users) < len(urls)):

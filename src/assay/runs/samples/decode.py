@@ -4,11 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-import orjson
-
 from assay.config.row_names import REPEATS, row_name
 from assay.records import AnyJSON, JSONDict, ScoreKey, Usage
-from assay.runs.samples.encode import call_of
+from assay.runs.samples.encode import call_of, from_json
 from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.runs.samples.schema import (
     SCHEMA,
@@ -106,7 +104,7 @@ def wrong_json(fields: Mapping[str, Sequence[AnyJSON]]) -> str:
     for name in JSON_TEXTS:
         texts = [each for each in dict.fromkeys(fields.get(name, ())) if each is not None]
         try:
-            parsed = orjson.loads("[" + ",".join(texts) + "]")
+            parsed = from_json("[" + ",".join(texts) + "]")
         except (TypeError, ValueError) as error:
             return f"the column {name} is not JSON ({error})"
         if len(parsed) != len(texts) or (name == "doc" and not all(isinstance(each, dict) for each in parsed)):
@@ -202,7 +200,7 @@ def _messages(structs: Array) -> list[JSONDict]:
 
 def _tool_calls(structs: Array) -> list[JSONDict]:
     columns = [_values(structs, name) for name in ("id", "name", "arguments", "json")]
-    return [call_of(*parts) if whole is None else orjson.loads(whole) for *parts, whole in zip(*columns, strict=True)]
+    return [call_of(*parts) if whole is None else from_json(whole) for *parts, whole in zip(*columns, strict=True)]
 
 
 def _prompts(arrays: Arrays, _: ArrowTable) -> list[str]:
@@ -262,7 +260,7 @@ def _replies(arrays: Arrays, table: ArrowTable) -> list[list[JSONDict] | None]:
         repeats = [*reply, *(more or ())]
         ends = {**({"trace": trace} if trace else {}), **({"noticed": dict(counts)} if counts else {})}
         ends |= {"tool_calls": calls} if calls else {}
-        ends |= {"state": orjson.loads(state)} if state is not None else {}
+        ends |= {"state": from_json(state)} if state is not None else {}
         if ends:
             repeats = [*repeats[:-1], {**(repeats[-1] if repeats else {}), **ends}]
         replies.append(repeats if any(repeats) else None)
@@ -325,7 +323,7 @@ def _answer_values(structs: Array) -> list[AnyJSON]:
     said, others = _response_values(structs), _field(structs, "json")
     if others is None:
         return said
-    return [each if text is None else orjson.loads(text) for each, text in zip(said, others.to_pylist(), strict=True)]
+    return [each if text is None else from_json(text) for each, text in zip(said, others.to_pylist(), strict=True)]
 
 
 def _scores(arrays: Arrays, table: ArrowTable) -> list[JSONDict]:
@@ -360,7 +358,7 @@ def _turned(columns: AnyJSON, size: int) -> AnyJSON:
 def _other_scores(structs: Array) -> list[tuple[str, int | None, AnyJSON]]:
     columns = [_values(structs, name) for name in ("metric", "filter", "repeat", "value", "json")]
     return [
-        (row_name(ScoreKey(metric, name)), repeat, orjson.loads(text) if text is not None else value)
+        (row_name(ScoreKey(metric, name)), repeat, from_json(text) if text is not None else value)
         for metric, name, repeat, value, text in zip(*columns, strict=True)
     ]
 

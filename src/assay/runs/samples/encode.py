@@ -14,6 +14,7 @@ import orjson
 
 from assay.config.row_names import REPEATS, row_key
 from assay.records import AnyJSON, JSONDict, JSONObject, Usage
+from assay.runs.samples.arrays import float_array, int32_array, int_array, make_array, text_array, truth_array
 from assay.runs.samples.records import RequestColumns, ScoreColumns, StoredRequest
 from assay.runs.samples.schema import (
     ALWAYS,
@@ -24,7 +25,6 @@ from assay.runs.samples.schema import (
     REQUEST,
     RESPONSE,
     SCORE,
-    TEXT,
     TOOL_CALL,
     USAGE,
     VERDICT,
@@ -33,25 +33,22 @@ from assay.runs.samples.schema import (
     arrow_type,
     type_of,
 )
-from assay.user_code import written
 
 
 def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
     """Build the columns of requests and responses; `requests` is that column, if it is built already. Prefixes that prompts
     share are stored once."""
-    import pyarrow as pa
-
     columns: dict[str, Sequence[Any]] = dict(
         zip(RequestColumns._fields, _turned(rows, len(RequestColumns._fields)), strict=True)
     )
     arrays: dict[str, Array] = {
-        "doc_id": pa.array(columns["doc_id"], pa.int64()),
+        "doc_id": int_array(columns["doc_id"]),
         "kind": _dictionary(columns["kind"]),
-        "dropped": _unless_empty(pa.array(columns["dropped"], pa.int64())),
-        **{name: _texts(columns[name]) for name in ("doc", "target", "gold")},
-        "choices": _lists(columns["choices"], _texts),
+        "dropped": _unless_empty(int_array(columns["dropped"])),
+        **{name: text_array(columns[name]) for name in ("doc", "target", "gold")},
+        "choices": _lists(columns["choices"], text_array),
         "prefix": _dictionary(columns["prefix"]),
-        "prompt": _texts(columns["prompt"]),
+        "prompt": text_array(columns["prompt"]),
         "requests": requests if requests is not None else request_lists(columns["requests"]),
         **_responses(columns["responses"], columns["replies"]),
     }
@@ -66,9 +63,9 @@ def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[s
     names = dict.fromkeys(name for kind in kinds for name in kind)
     arrays: dict[str, Array] = {
         "answers": _answers(answers),
-        "failed": _texts(failed),
+        "failed": text_array(failed),
         "failures": _unless_empty(_lists([[*each.items()] for each in failures], _failures)) if any(failures) else None,
-        "audit": _lists(audit, _texts),
+        "audit": _lists(audit, text_array),
         **_scores(scores, [*names]),
     }
     return _with_required(arrays), [name for name in names if not name.endswith(REPEATS)]
@@ -90,24 +87,15 @@ def _turned(rows: Sequence[Sequence[AnyJSON]], width: int) -> list[Sequence[AnyJ
     return list(zip(*rows, strict=True)) if rows else [()] * width
 
 
-# ---- plain arrays; None means an empty one
-
-
-def _texts(values: Sequence[str | None]) -> Array:
-    import pyarrow as pa
-
-    try:
-        return pa.array(values, pa.string())
-    except UnicodeEncodeError:  # half a character
-        return pa.array([written(each) if isinstance(each, str) else each for each in values], pa.string())
+# ---- arrays; None means an empty one
 
 
 def _dictionary(values: Sequence[str]) -> Array:
     import pyarrow as pa
 
     numbers = {text: number for number, text in enumerate(dict.fromkeys(values))}
-    indices = pa.array([numbers[text] for text in values], pa.int32())
-    return pa.DictionaryArray.from_arrays(indices, _texts(list(numbers)))
+    indices = int32_array([numbers[text] for text in values])
+    return pa.DictionaryArray.from_arrays(indices, text_array(list(numbers)))
 
 
 def _unless_empty(array: Array) -> Array | None:
@@ -127,7 +115,7 @@ def _split(values: Array, lengths: Iterable[int], missing: Sequence[bool] | None
     offsets: list[int | None] = [0, *accumulate(lengths)]
     if missing is not None:  # a mask would import pyarrow.compute, which takes as long as a hundred records
         offsets[:-1] = [None if is_missing else at for at, is_missing in zip(offsets, missing, strict=False)]
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+    return pa.ListArray.from_arrays(int32_array(offsets), values)
 
 
 def _struct(described: Mapping[str, Type], fields: Mapping[str, Array | None], *always: str) -> Array:
@@ -157,6 +145,14 @@ def _odd_json(value: AnyJSON) -> str:
         return json.dumps(value, default=_plain)
 
 
+def from_json(text: str) -> AnyJSON:
+    """A value that `as_json` wrote: also a whole number of 400 digits and half a character, which orjson refuses."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
 def _plain(value: AnyJSON) -> AnyJSON:
     if hasattr(value, "_asdict") or isinstance(value, tuple):
         return list(value)
@@ -176,11 +172,11 @@ def request_lists(column: Sequence[Sequence[StoredRequest]]) -> Array:
 def _requests(flat: Sequence[StoredRequest]) -> Array:
     kinds, prompts, messages, continuations, params = _turned(flat, len(StoredRequest._fields))
     fields = {
-        "kind": _texts(kinds),
-        "prompt": _texts(prompts),
+        "kind": text_array(kinds),
+        "prompt": text_array(prompts),
         "messages": _lists(messages, _messages) if any(each is not None for each in messages) else None,
-        "continuation": _texts(continuations),
-        "params": _texts(params),
+        "continuation": text_array(continuations),
+        "params": text_array(params),
     }
     return _struct(REQUEST, fields, "kind")
 
@@ -189,16 +185,18 @@ def likelihood_requests(
     lengths: Iterable[int], prompts: Sequence[str | None], continuations: Sequence[str], kind: str
 ) -> Array:
     """The column of requests of samples that ask for log-likelihoods alone, from what all of them ask."""
-    import pyarrow as pa
-
-    fields = {"kind": pa.repeat(kind, len(prompts)), "prompt": _texts(prompts), "continuation": _texts(continuations)}
+    fields = {
+        "kind": text_array([kind] * len(prompts)),
+        "prompt": text_array(prompts),
+        "continuation": text_array(continuations),
+    }
     return _split(_struct(REQUEST, fields, "kind"), lengths)
 
 
 def _messages(flat: Sequence[JSONObject]) -> Array:
     calls = [each.get("tool_calls") for each in flat]
     fields = {
-        **{name: _texts([each.get(name) for each in flat]) for name in ("role", "content", "name", "tool_call_id")},
+        **{name: text_array([each.get(name) for each in flat]) for name in ("role", "content", "name", "tool_call_id")},
         "tool_calls": _lists(calls, _tool_calls) if any(calls) else None,
     }
     return _struct(MESSAGE, fields, "role", "content")
@@ -208,7 +206,12 @@ def _tool_calls(flat: Sequence[JSONObject]) -> Array:
     parts = [call_parts(each) for each in flat]
     ids, names, arguments = _turned(parts, 3)
     whole = [None if call_of(*own) == each else as_json(each) for own, each in zip(parts, flat, strict=True)]
-    fields = {"id": _texts(ids), "name": _texts(names), "arguments": _texts(arguments), "json": _texts(whole)}
+    fields = {
+        "id": text_array(ids),
+        "name": text_array(names),
+        "arguments": text_array(arguments),
+        "json": text_array(whole),
+    }
     return _struct(TOOL_CALL, fields, "name")
 
 
@@ -264,13 +267,15 @@ def _responses(
         "tool_calls": _lists([each.get("tool_calls") or None for each in ends], _made_calls)
         if any("tool_calls" in each for each in ends)
         else None,
-        "state": _unless_empty(_texts([as_json(each["state"]) if "state" in each else None for each in ends])),
+        "state": _unless_empty(text_array([as_json(each["state"]) if "state" in each else None for each in ends])),
     }
 
 
 def _verdicts(flat: Sequence[JSONObject]) -> Array:
     fields = _response_fields_of([each.get("verdict") for each in flat], flat)
-    return _struct(VERDICT, fields | {name: _texts([each.get(name) for each in flat]) for name in ("role", "question")})
+    return _struct(
+        VERDICT, fields | {name: text_array([each.get(name) for each in flat]) for name in ("role", "question")}
+    )
 
 
 def _response_structs(said: Sequence[AnyJSON], metadata: Sequence[JSONObject] | None) -> Array:
@@ -282,7 +287,9 @@ def _response_fields_of(said: Sequence[AnyJSON], metadata: Sequence[JSONObject] 
     if metadata is not None:
         usages = [each.get("usage") for each in metadata]
         calls = [each.get("calls") for each in metadata]
-        fields |= {name: _texts([each.get(name) for each in metadata]) for name in ("failed", "finish", "reasoning")}
+        fields |= {
+            name: text_array([each.get(name) for each in metadata]) for name in ("failed", "finish", "reasoning")
+        }
         fields["usage"] = _usages(usages) if any(each is not None for each in usages) else None
         fields["tool_calls"] = _lists(calls, _tool_calls) if any(calls) else None
     return fields
@@ -293,16 +300,16 @@ def _usages(column: Sequence[Sequence[AnyJSON] | None]) -> Array:
 
     whole = [Usage(*each) if each is not None else Usage() for each in column]
     columns = zip(Usage._fields, _turned(whole, len(Usage._fields)), strict=True)
-    arrays = [pa.array(values, type_of(USAGE[name])) for name, values in columns]
-    mask = pa.array([each is None for each in column]) if None in column else None
+    arrays = [make_array(USAGE[name], values) for name, values in columns]
+    mask = truth_array([each is None for each in column]) if None in column else None
     return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=mask)
 
 
 def _trace(flat: Sequence[Sequence[AnyJSON]]) -> Array:
     import pyarrow as pa
 
-    numbers = _lists([each[1] for each in flat], lambda items: pa.array(items, pa.int64()))
-    return pa.StructArray.from_arrays([_texts([str(each[0]) for each in flat]), numbers], ["node", "responses"])
+    numbers = _lists([each[1] for each in flat], int_array)
+    return pa.StructArray.from_arrays([text_array([str(each[0]) for each in flat]), numbers], ["node", "responses"])
 
 
 def _made_calls(flat: Sequence[JSONObject]) -> Array:
@@ -311,24 +318,19 @@ def _made_calls(flat: Sequence[JSONObject]) -> Array:
     columns = {name: [each.get(name) for each in flat] for name in MADE_CALL}
     for name in ("arguments", "result"):
         columns[name] = [each if each is None or isinstance(each, str) else as_json(each) for each in columns[name]]
-    arrays = [
-        _texts(values) if MADE_CALL[name] == TEXT else pa.array(values, type_of(MADE_CALL[name]))
-        for name, values in columns.items()
-    ]
+    arrays = [make_array(MADE_CALL[name], values) for name, values in columns.items()]
     return pa.StructArray.from_arrays(arrays, [*MADE_CALL])
 
 
 def _noticed(flat: Sequence[tuple[str, int]]) -> Array:
     import pyarrow as pa
 
-    counts = pa.array([count for _, count in flat], pa.int64())
-    return pa.StructArray.from_arrays([_texts([what for what, _ in flat]), counts], ["what", "count"])
+    counts = int_array([count for _, count in flat])
+    return pa.StructArray.from_arrays([text_array([what for what, _ in flat]), counts], ["what", "count"])
 
 
 def _response_fields(values: Sequence[AnyJSON]) -> dict[str, Array | None]:
     """Texts, pairs of log-likelihood and greediness, and log-likelihoods, each in its field."""
-    import pyarrow as pa
-
     if (arrays := _of_one_kind(values)) is not None:
         return arrays
     pairs = [each if isinstance(each, tuple | list) else (each, None) for each in values]
@@ -337,9 +339,9 @@ def _response_fields(values: Sequence[AnyJSON]) -> dict[str, Array | None]:
         for each, (number, flag) in zip(values, pairs, strict=True)
     ]
     return {
-        "text": _texts([each if isinstance(each, str) else None for each in values]),
-        "value": pa.array(numbers, pa.float64()),
-        "greedy": pa.array([flag for _, flag in pairs], pa.bool_()),
+        "text": text_array([each if isinstance(each, str) else None for each in values]),
+        "value": float_array(numbers),
+        "greedy": truth_array([flag for _, flag in pairs]),
     }
 
 
@@ -350,19 +352,17 @@ def as_float(value: float | None, flag: bool | None) -> float | None:
 
 def _of_one_kind(values: Sequence[AnyJSON]) -> dict[str, Array | None] | None:
     """The fields of values that are all texts, all pairs of log-likelihood and greediness, or all log-likelihoods."""
-    import pyarrow as pa
-
     kinds = {*map(type, values)}
     if kinds == {str}:
-        return {"text": _texts(values)}
+        return {"text": text_array(values)}
     if kinds == {float}:
-        return {"value": pa.array(values, pa.float64())}
+        return {"value": float_array(values)}
     if kinds != {tuple} or {*map(len, values)} != {2}:
         return None
     numbers, flags = zip(*values, strict=True)
     if {*map(type, numbers)} != {float} or {*map(type, flags)} != {bool}:
         return None
-    return {"value": pa.array(numbers, pa.float64()), "greedy": pa.array(flags, pa.bool_())}
+    return {"value": float_array(numbers), "greedy": truth_array(flags)}
 
 
 # ---- answers and scores
@@ -372,24 +372,24 @@ def _answers(column: Sequence[Mapping[str, Sequence[AnyJSON]]]) -> Array:
     names = [name for each in column for name in each]
     answers = [values for each in column for values in each.values()]
     left = _split(_answer_structs([value for values in answers for value in values]), map(len, answers))
-    return _split(_struct(FILTERED, {"filter": _texts(names), "values": left}, "filter", "values"), map(len, column))
+    return _split(
+        _struct(FILTERED, {"filter": text_array(names), "values": left}, "filter", "values"), map(len, column)
+    )
 
 
 def _answer_structs(flat: Sequence[AnyJSON]) -> Array:
-    import pyarrow as pa
-
     if (arrays := _of_one_kind(flat)) is None:
         kinds = [_kind_of_answer(each) for each in flat]
         pairs = [each if kind == "pair" else (each, None) for each, kind in zip(flat, kinds, strict=True)]
         has_value = [kind in ("pair", "value") for kind in kinds]
         answers_by_kind = [*zip(flat, kinds, strict=True)]
         arrays = {
-            "text": _texts([each if kind == "text" else None for each, kind in answers_by_kind]),
-            "value": pa.array(
-                [as_float(*each) if has else None for each, has in zip(pairs, has_value, strict=True)], pa.float64()
+            "text": text_array([each if kind == "text" else None for each, kind in answers_by_kind]),
+            "value": float_array(
+                [as_float(*each) if has else None for each, has in zip(pairs, has_value, strict=True)]
             ),
-            "greedy": pa.array([flag for _, flag in pairs], pa.bool_()),
-            "json": _texts([as_json(each) if kind == "json" else None for each, kind in answers_by_kind]),
+            "greedy": truth_array([flag for _, flag in pairs]),
+            "json": text_array([as_json(each) if kind == "json" else None for each, kind in answers_by_kind]),
         }
     return _struct(ANSWER, arrays)
 
@@ -407,13 +407,11 @@ def _failures(flat: Sequence[tuple[tuple[str, str], str]]) -> Array:
     import pyarrow as pa
 
     columns = [[key[0] for key, _ in flat], [key[1] for key, _ in flat], [reason for _, reason in flat]]
-    return pa.StructArray.from_arrays([_texts(each) for each in columns], ["metric", "filter", "reason"])
+    return pa.StructArray.from_arrays([text_array(each) for each in columns], ["metric", "filter", "reason"])
 
 
 def _scores(column: Sequence[JSONObject], names: Sequence[str]) -> dict[str, Array | None]:
     """A column for each row of scores that has numbers; and one of all scores that are something else."""
-    import pyarrow as pa
-
     arrays: dict[str, Array | None] = {}
     are_all = not any(name.endswith(REPEATS) for name in names)
     for name in names:
@@ -425,7 +423,7 @@ def _scores(column: Sequence[JSONObject], names: Sequence[str]) -> dict[str, Arr
             are_all = are_all and numbers == values
             values = numbers
         if any(each is not None for each in values):
-            arrays[name] = pa.array(values, pa.float64())
+            arrays[name] = float_array(values)
     if not are_all:
         arrays["other_scores"] = _lists([[*_others(scores)] for scores in column], _other_scores)
     return arrays
@@ -441,15 +439,13 @@ def _others(scores: JSONObject) -> Iterator[tuple[str, str, int | None, AnyJSON]
 
 
 def _other_scores(flat: Sequence[tuple[str, str, int | None, AnyJSON]]) -> Array:
-    import pyarrow as pa
-
     metrics, filters, repeats, values = _turned(flat, 4)
     fields = {
-        "metric": _texts(metrics),
-        "filter": _texts(filters),
-        "repeat": pa.array(repeats, pa.int64()),
-        "value": pa.array([each if is_number(each) else None for each in values], pa.float64()),
-        "json": _texts([None if is_number(each) else as_json(each) for each in values]),
+        "metric": text_array(metrics),
+        "filter": text_array(filters),
+        "repeat": int_array(repeats),
+        "value": float_array([each if is_number(each) else None for each in values]),
+        "json": text_array([None if is_number(each) else as_json(each) for each in values]),
     }
     return _struct(SCORE, fields, "metric", "filter")
 

@@ -1,5 +1,6 @@
 """Reads samples from Parquet, one row group at a time: documents, requests, responses and scores."""
 
+import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -30,9 +31,11 @@ from assay.records import (
     Usage,
     plain_to_messages,
 )
+from assay.runs.files import open_file
 from assay.runs.folder import RunError
 from assay.runs.samples import format_1, search
 from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
+from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, SampleRecord, StoredRequest
 from assay.runs.samples.records import StoredSample as StoredSample
 from assay.runs.samples.schema import (
@@ -45,9 +48,10 @@ from assay.runs.samples.schema import (
     leaf_names,
     row_names,
 )
-from assay.runs.samples.writer import GroupWriter, file_name, verify_checksum
+from assay.runs.samples.writer import NO_DIGITS, GroupWriter, file_name, verify_checksum, written_checksum
 
 T = TypeVar("T")
+PARQUET_END = b"PAR1"
 REQUEST_COLUMNS = (
     *(name for name in RequestColumns._fields if name != "replies"),
     "verdicts",
@@ -73,17 +77,25 @@ def sample_file(folder: Path, task: str) -> Path | None:
     """The samples of a task in a run's folder: in place, or whole and waiting for the end of the run."""
     path = folder / "samples" / f"{file_name(task)}.parquet"
     part = path.with_suffix(".parquet.part")
-    return path if path.is_file() else part if part.is_file() and is_whole(part) else None
+    if path.is_file():
+        return path
+    if is_whole(part):
+        return part
+    return path if path.is_file() else None  # the run may have ended between the two looks
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a Parquet file was written to its end."""
-    with path.open("rb") as file:
-        file.seek(0, 2)
-        if file.tell() < 8:
-            return False
-        file.seek(-4, 2)
-        return file.read() == b"PAR1"
+    """Whether a file of samples was written to its end: with its checksum, which is the last that is written."""
+    try:
+        with open_file(path) as file:
+            if file.seek(0, os.SEEK_END) < len(PARQUET_END) + 4:
+                return False
+            file.seek(-len(PARQUET_END), os.SEEK_END)
+            if file.read() != PARQUET_END:
+                return False
+        return written_checksum(path)[1] != NO_DIGITS
+    except OSError:  # none, or no longer there
+        return False
 
 
 class SampleFile:
@@ -374,7 +386,7 @@ def _stored(row: StoredSample, repeats: int) -> ReplayedSample:
 
 
 def _sample(row: StoredSample, repeats: int) -> Sample:
-    loads = orjson.loads
+    loads = from_json
     target, failed = loads(row.target), row.failed or ""
     return Sample(
         row.doc_id,
@@ -397,7 +409,7 @@ def _requests(context: str, stored: Sequence[StoredRequest], repeats: int) -> li
 
 def _ended(row: StoredSample) -> ReplayedSample:
     """Convert a record of a graph after its plan: the plan sent its requests, so they are those of its outcome."""
-    loads = orjson.loads
+    loads = from_json
     requests = [_request(row.prefix + row.prompt, each, 0) for each in row.requests]
     raw = [value for values in row.responses for value in values]
     replies: Sequence[Mapping[str, Any]] = row.replies if row.replies is not None else [{}] * len(raw)

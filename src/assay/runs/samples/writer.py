@@ -9,6 +9,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -81,10 +82,7 @@ class GroupWriter:
         self.path = path
         self._writer: Any = None
         self._names: dict[str, None] = {}
-
-    @property
-    def has_begun(self) -> bool:
-        return self._writer is not None
+        self.has_begun = False
 
     def write(self, arrays: Mapping[str, Array], names: Sequence[str]) -> None:
         """Write a row group; `names` are its rows of scores, in their order."""
@@ -95,6 +93,7 @@ class GroupWriter:
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = _opened(self.path, table.schema)
+            self.has_begun = True
         elif table.schema != self._writer.schema:
             self._widen(union_schema(self._writer.schema, table.schema, self._names))
             table = cast_table(arrays, self._writer.schema)
@@ -110,12 +109,16 @@ class GroupWriter:
         before = self.path.with_name(f".{self.path.name.partition('.parquet')[0]}.before")
         self.path.replace(before)
         self._writer = _opened(self.path, schema)
-        with parquet.ParquetFile(before, page_checksum_verification=True, read_dictionary=[*DICTIONARIES]) as source:
-            for number in range(source.num_row_groups):
-                group = source.read_row_group(number).combine_chunks()
-                arrays = {name: group.column(name).chunk(0) for name in group.column_names}
-                self._writer.write_table(cast_table(arrays, schema))
-        before.unlink()
+        try:
+            with parquet.ParquetFile(
+                before, page_checksum_verification=True, read_dictionary=[*DICTIONARIES]
+            ) as source:
+                for number in range(source.num_row_groups):
+                    group = source.read_row_group(number).combine_chunks()
+                    arrays = {name: group.column(name).chunk(0) for name in group.column_names}
+                    self._writer.write_table(cast_table(arrays, schema))
+        finally:
+            before.unlink()
 
     def end(self) -> None:
         """Close the file, and give it its checksum."""
@@ -124,11 +127,13 @@ class GroupWriter:
                 {ROW_NAMES: orjson.dumps([*self._names]).decode(), CHECKSUM_KEY: NO_CHECKSUM}
             )
             self._writer.close()
+            self._writer = None  # a closed one holds 80 kB, and a run may have thousands
             write_checksum(self.path)
 
     def abandon(self) -> None:
         if self._writer is not None and self._writer.is_open:
-            self._writer.close()
+            with suppress(OSError):
+                self._writer.close()
 
 
 def _opened(path: Path, schema: ArrowSchema) -> ParquetFile:
@@ -221,7 +226,10 @@ class SampleWriter:
         replace_file(self._part, self.path)
 
     def abandon(self) -> None:
+        """Leave nothing of a file that was not finished; one that waits for its name stays."""
         self._file.abandon()
+        if self._file.has_begun and not self.is_ended:
+            self._part.unlink(missing_ok=True)
 
     def _flush(self) -> None:
         if not self._verdicts and self._file.has_begun:
@@ -413,6 +421,8 @@ def conversation_text(messages: Sequence[JSONObject]) -> str:
 
 CHECKSUM_KEY, NO_CHECKSUM = "assay.crc32", "crc32:00000000"
 DIGITS = 8
+NO_DIGITS = "0" * DIGITS
+"""The digits of a file whose checksum is not written yet."""
 BLOCK = 1 << 20
 _MARK = NO_CHECKSUM[:-DIGITS].encode()
 _known: dict[tuple[str, int, int, int], str] = {}

@@ -66,6 +66,11 @@ class MetricCall:
         """Whether it is given all references at once, so that their order must not matter."""
         return self.gold == GOLDS
 
+    @property
+    def is_called_by_lm_eval(self) -> bool:
+        """Whether lm-eval could call it: with a pair, or with `references` and `predictions`."""
+        return bool(self.pair) or (self.gold, self.answer) == (GOLDS, ANSWERS)
+
     def computing(self, kwargs: Params, named: str, *, higher_is_better: bool | None) -> Compute:
         """The metric of a result: called for each answer; where it is called for each reference, the best value counts."""
         score = self._scoring(kwargs)

@@ -26,14 +26,23 @@ def _errors(by_word: bool) -> Callable[..., tuple[int, int]]:
 
         def units(text: Answer) -> Sequence[str]:
             plain = str(text).translate(table)
-            words = (plain.casefold() if ignore_case else plain).split()
-            return words if by_word else " ".join(words)
+            plain = plain.casefold() if ignore_case else plain
+            return jiwer_words(plain) if by_word else " ".join(plain.split())
 
         answer = units(prediction)
         counted = [(edits(reference, answer), len(reference)) for reference in map(units, references)]
         return min(counted, key=lambda each: (each[0] / max(each[1], 1), each))
 
     return errors
+
+
+def jiwer_words(text: str) -> list[str]:
+    """The words of a text as jiwer and `evaluate` take them: a single line break does not end a word.
+
+    >>> jiwer_words("one  two\\nthree")
+    ['one', 'two\\nthree']
+    """
+    return [word for word in re.sub(r"\s\s+", " ", text).strip().split(" ") if word]
 
 
 def _rate(by_word: bool) -> Callable[..., float]:

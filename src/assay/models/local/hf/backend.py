@@ -1,7 +1,9 @@
 """Models of transformers, on this machine."""
 
+import gc
+import sys
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -23,7 +25,7 @@ from assay.models.local.tokenizer import HFTokenizer, TokenizedModel
 from assay.models.local.windows import Pair, Windows
 from assay.models.protocol import Answered, Can
 from assay.models.tokenizer import stops_of
-from assay.records import Generate, JSONDict, Loglikelihood, Request, Response, Rolling, Usage
+from assay.records import Failed, Generate, JSONDict, Loglikelihood, Request, Response, Rolling, Usage
 
 if TYPE_CHECKING:
     from assay.models.local.hf.fallback import HFRunner
@@ -106,9 +108,12 @@ class HF(TokenizedModel):
             trust_remote_code, allow_pickle, gguf_file, use_fast_tokenizer, add_bos_token,
         )  # fmt: skip
         fingerprint = fingerprint_ahead(options)
+        is_first = "transformers" not in sys.modules
         import_libraries(begin=lambda: start_device(options))
         from assay.models.local.hf.runners import choose_runner
 
+        if is_first:  # a full collection of garbage looks through 330,000 objects of modules, for 0.2 seconds of a run
+            gc.freeze()  # not where a user imported them: the user's models would be kept, too
         self._loaded: LoadedHFModel = load_hf(options, fingerprint)
         tokenizer_ = HFTokenizer(self._loaded.tokenizer, add_bos_token, prefix_token_id, ends=self._loaded.is_seq2seq)
         self._set_tokenizer(tokenizer_, chat_template, chat_template_args, enable_thinking)
@@ -130,6 +135,9 @@ class HF(TokenizedModel):
             self._ways = choose_runner(
                 self._loaded, self._tokenizer, max_batch, share_prefixes=share_prefixes, compiled=compile
             )
+        if why := self._ways.unscorable:
+            reasons = {"loglikelihood": why, "rolling": why}
+            self.can = replace(self.can, loglikelihood=False, rolling=False, reasons=reasons)
         self.remarks: dict[str, str] = dict(self._runner.remarks)
         self.facts = {"params": self._loaded.model.num_parameters()}
 
@@ -238,7 +246,10 @@ class HF(TokenizedModel):
             )
             chunk = TokenizedChunk([], [], [])
             for number, request in some:
-                answer = self._runner.pairs(windows, number, request)
+                if self._ways.unscorable:  # by a plan that did not declare what it needs
+                    answer: list[Pair] | Response = Failed(self._ways.unscorable)
+                else:
+                    answer = self._runner.pairs(windows, number, request)
                 if isinstance(answer, list):
                     chunk.pairs.extend(answer)
                 else:

@@ -136,8 +136,9 @@ class _Feed(Generic[Item, Done]):
 class FallbackRunner:
     """Runs a model by the first of several ways, the fastest first."""
 
-    def __init__(self, ways: Sequence[Way], device: torch.device, fallbacks: Fallbacks) -> None:
-        self._ways, self._device, self.fallbacks = list(ways), device, fallbacks
+    def __init__(self, ways: Sequence[Way], device: torch.device, fallbacks: Fallbacks, unscorable: str = "") -> None:
+        """`unscorable`: why log-likelihoods by its passes would be wrong, if they would."""
+        self._ways, self._device, self.fallbacks, self.unscorable = list(ways), device, fallbacks, unscorable
         self._begun = self._ways[0]
         self._is_retried = False
         self._doubts = 0

@@ -1,5 +1,6 @@
 """Loading of transformers models, from a folder or the hub to a device."""
 
+import re
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -81,7 +82,8 @@ class LoadedHFModel:
 
     def max_length(self) -> int:
         config = self.model.config.get_text_config()
-        length = next((getattr(config, key) for key in LENGTHS if getattr(config, key, None)), None)
+        known = [getattr(config, key, None) for key in LENGTHS]
+        length = next((length for length in known if length and length > 0), None)  # XLNet's is -1: no limit
         tokenizer_length = getattr(self.tokenizer, "model_max_length", None)
         if length is None and tokenizer_length is not None and tokenizer_length < UNLIMITED:
             length = tokenizer_length
@@ -222,7 +224,8 @@ def _from_pretrained(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
             str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, **arguments
         )
     except (OSError, ValueError, ImportError, KeyError, RuntimeError, SafetensorError) as error:
-        message = str(error).strip().splitlines()
+        # transformers ends with an address on the hub, which it makes up for a folder
+        message = re.sub(r"\s*Checkout 'https?://[^']*'.*", "", str(error).strip()).splitlines()
         what = f"{name!r} cannot be loaded: {message[0] if message else type(error).__name__}"
         raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy(str(error)))]) from None
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import Generation
+from assay.models.local.hf.causality import why_not_causal
 from assay.models.local.hf.checks import packed_model, stateful_model
 from assay.models.local.hf.compiled import CompiledLayers
 from assay.models.local.hf.devices import spread_over
@@ -31,13 +32,14 @@ def choose_runner(
 ) -> FallbackRunner:
     """Return the ways in which the model can be run, the fastest first."""
     fallbacks = Fallbacks()
-    ensure_forward(loaded, fallbacks)
+    logits = ensure_forward(loaded, fallbacks)
     if loaded.is_seq2seq:
         return _runner(loaded, [Way(Seq2SeqRunner(loaded, tokenizer, max_batch))], fallbacks)
     plain = PaddedRunner(loaded, tokenizer, max_batch)
-    if not share_prefixes:
+    unscorable = why_not_causal(loaded, logits)
+    if unscorable or not share_prefixes:
         plain.try_texts()
-        return _runner(loaded, [Way(plain)], fallbacks)
+        return _runner(loaded, [Way(plain)], fallbacks, unscorable)
     last = plain_way(plain, loaded.model)
     why = _length_dependence(loaded.model) or spread_over(loaded.model)
     net, reason = (None, why) if why else packed_model(loaded.model, fallbacks)
@@ -55,8 +57,9 @@ def choose_runner(
     return _runner(loaded, [Way(plain)], fallbacks)
 
 
-def _runner(loaded: LoadedHFModel, ways: Sequence[Way], fallbacks: Fallbacks) -> FallbackRunner:
-    return FallbackRunner([*ways, *eager_experts(ways[-1].runner, loaded.model)], loaded.device, fallbacks)
+def _runner(loaded: LoadedHFModel, ways: Sequence[Way], fallbacks: Fallbacks, unscorable: str = "") -> FallbackRunner:
+    every = [*ways, *eager_experts(ways[-1].runner, loaded.model)]
+    return FallbackRunner(every, loaded.device, fallbacks, unscorable)
 
 
 class PackedRunner:

@@ -9,6 +9,7 @@ import torch
 from assay.errors import ConfigError, Place, Problem
 from assay.models.local.attention import NAME
 from assay.models.local.fallbacks import DeviceAttempt, Fallbacks, reason_of
+from assay.models.local.hf.causality import trial_texts
 from assay.models.local.hf.compiled import UNCOMPILED, CompiledLayers
 from assay.models.local.hf.fallback import WITHOUT_FLASH, HFRunner, Way, check_usable
 from assay.models.local.hf.loading import LoadedHFModel
@@ -85,28 +86,32 @@ def _use_experts(model: Any) -> Callable[[str | None], None] | None:
     return model.set_experts_implementation if is_able and type(model)._can_set_experts_implementation() else None
 
 
-def ensure_forward(loaded: LoadedHFModel, fallbacks: Fallbacks) -> None:
-    """Run the model once, plainly; refuse one that cannot compute at all on its device and in its dtype."""
-    failure = _forward_failure(loaded)
+def ensure_forward(loaded: LoadedHFModel, fallbacks: Fallbacks) -> torch.Tensor:
+    """Run the model once, plainly, and return its logits of two texts; refuse one that cannot compute at all on its device and
+    in its dtype."""
+    logits, failure = _trial(loaded)
     if failure is None:
-        return
+        return logits
     use = _use_experts(loaded.model)
     if use is not None:
         use("eager")
-        if _forward_failure(loaded) is None:
+        logits, again = _trial(loaded)
+        if again is None:
             fallbacks.note(EAGER, failure)
-            return
+            return logits
     dtype = str(loaded.model.dtype).removeprefix("torch.")
     what = f"{type(loaded.model).__name__} cannot compute in {dtype} on {loaded.device}: {reason_of(failure)}"
     fix = "try dtype=float32, attn_implementation=eager or another device"
     raise ConfigError([Problem(Place("model_args"), what, fix)]) from failure
 
 
-def _forward_failure(loaded: LoadedHFModel) -> Exception | None:
-    tokens = torch.tensor([[0, 1, 2]], device=loaded.device) % loaded.model.config.get_text_config().vocab_size
-    decoder = {"decoder_input_ids": tokens} if loaded.is_seq2seq else {}
+def _trial(loaded: LoadedHFModel) -> tuple[torch.Tensor, Exception | None]:
+    texts = trial_texts(loaded)
+    decoder = {"decoder_input_ids": texts} if loaded.is_seq2seq else {}
+    logits = torch.empty(0)
     with DeviceAttempt() as attempt, torch.inference_mode():
-        loaded.model(input_ids=tokens, **decoder).logits[0, -1].sum().item()
+        logits = loaded.model(input_ids=texts, **decoder).logits
+        logits.sum().item()  # a device reports its failures when it is waited for
     if attempt.error is not None:
         check_usable(loaded.device, attempt.error)
-    return attempt.error
+    return logits, attempt.error

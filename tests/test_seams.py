@@ -1,0 +1,532 @@
+"""The seam matrix: everything a user can extend, by every way it is brought in, used by every part of assay that has to.
+
+A cell is an extension (a `Seam`) and a consumer. It has the number that was worked out by hand, or is refused before the first
+request, with its location and a fix. A further cell is a line of `SEAMS`.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay import Aggregator, GenerateTask, GroupConfig, RowAggregator, StandardGroup, TagGroup, evaluate, run
+from assay.compat.modules import HelperCode
+from assay.errors import ConfigError
+from assay.evaluation.score import ScoreOptions, score
+from assay.groups import Group
+from assay.models import Scripted
+from assay.models.protocol import Answered
+from assay.plugins import TABLES, table
+from assay.records import Request, Text
+from assay.registry import load_plugins
+from seam_world import CONSUMERS, GEOMETRIC, MICRO, Refused, Seam, World, tables_restored, world_of
+
+# --- an aggregator set on a group -----------------------------------------------------------------------------------
+
+
+class Geometric(Aggregator):
+    """The geometric mean of the tasks, as a user writes it."""
+
+    def aggregate(self, group: Group[Any], task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        product, tasks = 1.0, group.get_all_tasks()
+        for task in tasks:
+            product *= task_results[task.name]["exact_match,none"]
+        return {"exact_match,none": product ** (1 / len(tasks))}
+
+
+class Smallest(RowAggregator):
+    """The smallest member, by the hook for one row."""
+
+    def combine(self, members: Any, weights: Any) -> Any:  # the shape of the hook
+        return min(members, key=lambda member: member.estimate).estimate
+
+
+class SetsItsAggregator(StandardGroup[Any]):
+    def __init__(self, config: GroupConfig, parent: Any = None) -> None:
+        super().__init__(config, parent)
+        self._aggregator = Geometric(config)
+
+
+class SetsItFirst(StandardGroup[Any]):
+    def __init__(self, config: GroupConfig, parent: Any = None) -> None:
+        self._aggregator = Geometric(config)
+        super().__init__(config, parent)
+
+
+class DefinesItsAggregator(StandardGroup[Any]):
+    @property
+    def aggregator(self) -> Aggregator:  # type: ignore[override]  # as users write it, without a setter
+        return Geometric(self.config)
+
+
+OWN_GROUP = """
+from assay import Aggregator, StandardGroup
+
+class Geometric(Aggregator):
+    def aggregate(self, group, results):
+        product = 1.0
+        for task in group.get_all_tasks():
+            product *= results[task.name]["exact_match,none"]
+        return {"exact_match,none": product ** 0.5}
+
+class Own(StandardGroup):
+    def __init__(self, config, parent=None):
+        super().__init__(config, parent)
+        self._aggregator = Geometric(config)
+
+class NotOne(StandardGroup):
+    def __init__(self, config, parent=None):
+        super().__init__(config, parent)
+        self._aggregator = 5
+"""
+GROUP, ENTRIES = "group: g\ntask: [a, b]\n", "aggregate_metric_list: [{metric: exact_match}]\n"
+MACRO = "aggregate_metric_list: [{metric: exact_match, levels: children, weight_by_size: false}]\n"
+
+
+def set_on_loaded(make: Callable[[GroupConfig], Aggregator], *specs: str) -> Callable[[World], list[Any]]:
+    """Select g as the manager loads it, with an aggregator that is set afterwards."""
+
+    def select(world: World) -> list[Any]:
+        group = world.manager.load(list(specs or ["g"]))["groups"]["g"]
+        group.aggregator = make(group.config)
+        return [group]
+
+    return select
+
+
+def built(kind: Callable[..., Group[Any]], aggregator: type[Aggregator] | None = None, **config: Any) -> Any:
+    """Select a group that is built in Python around the tasks of files."""
+
+    def select(world: World) -> list[Any]:
+        group = kind(GroupConfig(group="g", **config)) if kind is not TagGroup else TagGroup("g")
+        for task in world.manager.load(["a", "b"])["tasks"].values():
+            group.add_child(task)
+        if aggregator is not None:
+            group.aggregator = aggregator(group.config)
+        return [group]
+
+    return select
+
+
+def in_python_around_files(world: World) -> list[Any]:
+    """A group in Python, above the group of a file whose aggregator is set."""
+    inner = world.manager.load(["inner"])["groups"]["inner"]
+    inner.aggregator = Geometric(inner.config)
+    entry = {"metric": "exact_match", "levels": "children"}
+    outer: StandardGroup[Any] = StandardGroup(GroupConfig(group="g", aggregate_metric_list=[entry]))
+    outer.add_child(inner)
+    return [outer]
+
+
+def names(*names: str) -> Callable[[World], list[Any]]:
+    return lambda _: list(names)
+
+
+SET_IN_PYTHON = {
+    "score": Refused(["left out: g: Geometric, which computed it, was set in Python", "type: !function"]),
+    "merge": Refused(["group 'g'", "Geometric, which computed it, was set in Python"]),
+    "validate": None,
+}
+IN_PYTHON = {name: Refused(["task 'a'", "its definition is not found", "--with FILE"]) for name in ("score", "merge")}
+IN_PYTHON |= {"validate": None}
+SET = "an aggregator set on a group"
+ROW = {"aggregate_metric_list": [{"metric": "exact_match"}]}
+AGGREGATORS = [
+    Seam(SET, "after load", GEOMETRIC, set_on_loaded(Geometric), {"g.yaml": GROUP}, others=SET_IN_PYTHON),
+    Seam(SET, "after load, over a list", GEOMETRIC, set_on_loaded(Geometric), {"g.yaml": GROUP + ENTRIES},
+         others=SET_IN_PYTHON),
+    Seam(SET, "after load, over lm-eval's means", GEOMETRIC, set_on_loaded(Geometric), {"g.yaml": GROUP + ENTRIES},
+         options={"compat": "lm-eval"}, others=SET_IN_PYTHON),
+    Seam(SET, "a row aggregator", 0.125, set_on_loaded(Smallest), {"g.yaml": GROUP + ENTRIES},
+         others={**SET_IN_PYTHON, "score": Refused(["Smallest, which computed it"]), "merge": Refused(["Smallest"])}),
+    Seam(SET, "on a Python group", GEOMETRIC, built(StandardGroup, Geometric), others=IN_PYTHON),
+    Seam(SET, "on a Python group with a list", GEOMETRIC, built(StandardGroup, Geometric, **ROW), others=IN_PYTHON),
+    Seam(SET, "on a TagGroup", GEOMETRIC, built(TagGroup, Geometric), others=IN_PYTHON),
+    Seam(SET, "in a subclass's __init__", GEOMETRIC, built(SetsItsAggregator), others=IN_PYTHON),
+    Seam(SET, "in a subclass's __init__, with a list", GEOMETRIC, built(SetsItsAggregator, **ROW), others=IN_PYTHON),
+    Seam(SET, "in a subclass before its base", GEOMETRIC, built(SetsItFirst, **ROW), others=IN_PYTHON),
+    Seam(SET, "as a property", GEOMETRIC, built(DefinesItsAggregator, **ROW), others=IN_PYTHON),
+    Seam(SET, "on a file's group inside a Python group", GEOMETRIC, in_python_around_files,
+         {"inner.yaml": "group: inner\ntask: [a, b]\n"}, others=IN_PYTHON),
+    Seam(SET, "type: !function", GEOMETRIC, names("g"), {"g.yaml": GROUP + "type: !function own.Own\n", "own.py": OWN_GROUP}),
+    Seam(SET, "type: !function, over a list", GEOMETRIC, names("g"),
+         {"g.yaml": GROUP + ENTRIES + "type: !function own.Own\n", "own.py": OWN_GROUP}),
+    Seam(SET, "type: !function, over a list of another metric", GEOMETRIC, names("g"),
+         {"g.yaml": GROUP + ENTRIES.replace("exact_match", "own") + "type: !function own.Own\n", "own.py": OWN_GROUP}),
+    Seam(SET, "type: a class by name", GEOMETRIC, names("g"), {"g.yaml": GROUP + ENTRIES + "type: SetsItsAggregator\n"}),
+    Seam(SET, "type: !function, in a nested group", GEOMETRIC, names("top"),
+         {"top.yaml": "group: top\ntask: [a, g]\n" + MACRO, "g.yaml": GROUP + "type: !function own.Own\n", "own.py": OWN_GROUP}),
+    # The members of `top` are a with 1/2 and g with 1/4: their mean is 3/8.
+    Seam(SET, "type: !function, above its number", 0.375, names("top"), name="top", files=
+         {"top.yaml": "group: top\ntask: [a, g]\n" + MACRO, "g.yaml": GROUP + "type: !function own.Own\n", "own.py": OWN_GROUP}),
+    Seam(SET, "type: !function, inline in a list", GEOMETRIC, names("top"), name="top::g", files={"own.py": OWN_GROUP,
+         "top.yaml": "group: top\ntask:\n  - {group: g, task: [a, b], type: !function own.Own}\n"}),
+    Seam(SET, "what is no aggregator", Refused(["group 'g'", "must be an instance of a subclass of assay.Aggregator, got 5",
+         "MyAggregator(group.config)"]), names("g"), {"g.yaml": GROUP + "type: !function own.NotOne\n", "own.py": OWN_GROUP},
+         others={"compute_metrics": None, "validate": None}),
+]  # fmt: skip
+
+
+def test_a_run_leaves_a_users_group_and_aggregator_as_they_were(tmp_path: Path) -> None:
+    world = world_of(tmp_path, {"g.yaml": GROUP + ENTRIES})
+    loaded = world.manager.load("g")
+    group = loaded["groups"]["g"]
+    config, aggregator = group.config, group.aggregator
+    for options in ({"predict_only": True}, {}):
+        results = evaluate(world.model(), loaded, task_manager=world.manager, **options)
+        assert (group.config, group.aggregator, aggregator.strict) == (config, aggregator, False)
+    assert results["results"]["g"]["exact_match,none"] == MICRO
+
+
+def test_compute_metrics_set_on_a_group_is_called(tmp_path: Path) -> None:
+    world = world_of(tmp_path, {"g.yaml": GROUP + ENTRIES})
+    loaded = world.manager.load("g")
+    loaded["groups"]["g"].compute_metrics = lambda results: {"own,none": results["a"]["exact_match,none"] * 3}
+    results = evaluate(world.model(), loaded, task_manager=world.manager)
+    assert results["results"]["g"]["own,none"] == 1.5
+    assert results["assay"]["groups"]["g"]["computed_by"] == "StandardGroup"
+
+
+@pytest.mark.parametrize("rows", ["", ENTRIES])
+def test_a_set_aggregator_that_fails_is_a_row_without_a_number(tmp_path: Path, rows: str) -> None:
+    class Broken(Aggregator):
+        def aggregate(self, group: Group[Any], task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+            raise ZeroDivisionError("no documents")
+
+    world = world_of(tmp_path, {"g.yaml": GROUP + rows})
+    loaded = world.manager.load("g")
+    group = loaded["groups"]["g"]
+    group.aggregator = Broken(group.config)
+    account = evaluate(world.model(), loaded, task_manager=world.manager)["assay"]
+    [(_, row)] = account["groups"]["g"]["rows"].items()
+    assert "ZeroDivisionError: no documents (test_seams.py:" in row["reason"]
+    assert account["status"] == "incomplete"
+
+
+def test_a_group_whose_class_cannot_be_loaded_any_more_is_left_out_and_says_why(tmp_path: Path) -> None:
+    files = {"g.yaml": GROUP + "type: !function own.Own\n", "own.py": OWN_GROUP}
+    world = world_of(tmp_path, files)
+    run(world.model(), tasks=["a", "b", "g"], output_path=str(tmp_path / "run"), progress=False, **world.options)
+    (tmp_path / "own.py").write_text("class Other: pass\n")
+    rescored = score(tmp_path / "run", ScoreOptions())
+    assert any(re.search(r"left out: g: its definition cannot be loaded: .*own", each) for each in rescored.remarks)
+    assert rescored.results["results"]["a"]["exact_match,none"] == 0.5
+
+
+def test_what_is_no_aggregator_cannot_be_set() -> None:
+    group: StandardGroup[Any] = StandardGroup(GroupConfig(group="g"))
+    with pytest.raises(ConfigError, match=r"group 'g'.*must be an instance of a subclass of assay.Aggregator"):
+        group.aggregator = Geometric  # type: ignore[assignment]  # a class, where an object is wanted
+
+
+# --- methods set on an object ---------------------------------------------------------------------------------------
+
+SETS_METHODS = """
+from assay import GenerateTask, GenerationScorer
+
+class SetsScore(GenerationScorer):
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.score = lambda reference, predictions: 0.75
+
+class SetsComputeMetric(GenerationScorer):
+    def __init__(self, config=None):
+        super().__init__(config)
+        self._compute_metric = lambda result, metric: 0.75
+
+class SetsMethod(GenerateTask):
+    def __init__(self, config):
+        super().__init__(config)
+        self._compute_metric = lambda result, metric: 0.75
+"""
+
+
+def says_y(world: World) -> Scripted:
+    """A model that says `x`, whose method was replaced."""
+    model = world.model()
+
+    async def answer(requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        world.asked.extend(request.prompt for request in requests)
+        yield [(number, Text("y")) for number, _ in enumerate(requests)]
+
+    model.answer = answer  # type: ignore[method-assign]  # as users do
+    return model
+
+
+def loaded_with_method(world: World) -> list[Any]:
+    task = world.manager.load(["a"])["tasks"]["a"]
+    task._compute_metric = lambda result, metric: 0.75  # type: ignore[method-assign]  # as users do
+    return [task]
+
+
+ON_OBJECT, NO_GROUP = "a method set on an object", {"compute_metrics": None}
+METHODS = [
+    # 7 of the 8 right answers of b are not `x`, but `y`.
+    Seam(ON_OBJECT, "a model", 0.875, names("b"), name="b", model=says_y, others=NO_GROUP),
+    Seam(ON_OBJECT, "a task", 0.75, loaded_with_method, name="a",
+         others={**NO_GROUP, "score": None, "merge": None, "validate": None}),
+    Seam(ON_OBJECT, "score of a scorer", 0.75, names("t"), name="t", row="SetsScore,none", others=NO_GROUP,
+         files={"t.yaml": "include: a.yaml\ntask: t\nscorer: !function own.SetsScore\n", "own.py": SETS_METHODS}),
+    Seam(ON_OBJECT, "_compute_metric of a scorer", 0.75, names("t"), name="t", others=NO_GROUP,
+         files={"t.yaml": "include: a.yaml\ntask: t\nscorer: !function own.SetsComputeMetric\n", "own.py": SETS_METHODS}),
+    Seam(ON_OBJECT, "_compute_metric of a class task", 0.75, names("t"), name="t", others=NO_GROUP,
+         files={"t.yaml": "include: a.yaml\ntask: t\nclass: !function own.SetsMethod\n", "own.py": SETS_METHODS}),
+]  # fmt: skip
+
+
+def test_a_model_with_a_method_set_on_it_is_not_resumed_as_the_one_without(tmp_path: Path) -> None:
+    world = world_of(tmp_path, {})
+    assert says_y(world).identity != world.model().identity
+    assert says_y(world).identity == says_y(world).identity, "the same code is the same model"
+
+
+# --- one file that is brought in twice ------------------------------------------------------------------------------
+
+# It scores every document 0.75 and counts how often it is executed.
+PLUGIN = """
+from assay import GenerationScorer, scorer
+
+@scorer("beside_its_task")
+class Beside(GenerationScorer):
+    def score(self, reference, predictions):
+        return 0.75
+
+def same(docs):
+    return docs
+"""
+NAMED = "include: a.yaml\ntask: t\nscorer: beside_its_task\n"
+IN_FILE = {"t.yaml": NAMED, "own.py": PLUGIN}
+HELPER_TOO = {**IN_FILE, "t.yaml": NAMED + "process_docs: !function own.same\n"}
+ENTRY_POINT = {
+    **HELPER_TOO,
+    "own_scorers-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: own_scorers\nVersion: 1.0\n",
+    "own_scorers-1.0.dist-info/entry_points.txt": "[assay.scorers]\nbeside_its_task = own:Beside\n",
+}
+
+
+def plugged(way: str, files: Mapping[str, str], *plugins: str) -> Seam:
+    return Seam("a scorer plug-in beside its task", way, 0.75, names("t"), files, name="t", row="beside_its_task,none",
+                options={"plugins": list(plugins)} if plugins else {}, others=NO_GROUP)  # fmt: skip
+
+
+PLUGINS = [
+    plugged("beside alone", IN_FILE),
+    plugged("as a file", IN_FILE, "own.py"),
+    plugged("by a longer path", IN_FILE, "../world/./own.py"),
+    plugged("by a link to it", IN_FILE, "link.py"),
+    plugged("twice, by two names", IN_FILE, "own.py", "link.py", "../world/own.py"),
+    plugged("as a module", IN_FILE, "own"),
+    plugged("as a module and as a file", IN_FILE, "own", "own.py"),
+    plugged("as a file, and as helper code", HELPER_TOO, "own.py"),
+    plugged("as a module, and as helper code", HELPER_TOO, "own"),
+    plugged("as an entry point", ENTRY_POINT),
+    plugged("as an entry point, and as a file", ENTRY_POINT, "own.py"),
+]
+EVERY_KIND = (Path(__file__).parent / "plugin_package/assay_demo/__init__.py").read_text(encoding="utf-8")
+DECORATED = (
+    EVERY_KIND
+    + """
+import assay, functools
+from assay.graphs.transforms import TRANSFORMS
+from assay.graphs.unit_metrics import UNIT_METRICS
+from assay.graphs.aggregator_table import AGGREGATOR_METRICS
+assay.filter("nth_word")(nth_word), assay.aggregation("lowest")(lowest), assay.reduction("spread")(spread)
+assay.aggregator("widest")(Widest), assay.scorer("long_enough")(LongEnough), assay.model("parrot")(parrot)
+assay.sampler("last_n")(last_n), assay.transform("loud")(Loud), assay.format("plain_question")(plain_question)
+assay.exporter("names_only")(names_only), UNIT_METRICS.register("same_length")(same_length)
+AGGREGATOR_METRICS.register("share_right")(share_right), assay.aggregation("top")(functools.partial(lowest, floor=1.0))
+"""
+)
+
+
+def test_a_file_of_every_kind_of_plug_in_can_be_brought_in_by_every_way_at_once(
+    tmp_path: Path, plugged_world: Path
+) -> None:
+    (plugged_world / "every.py").write_text(DECORATED)
+    (plugged_world / "link_to_every.py").symlink_to(plugged_world / "every.py")
+    load_plugins(["every.py", "./every.py", "../world/every.py", "link_to_every.py", "every"])
+    HelperCode().load(plugged_world / "every.py")
+    for kind in TABLES:
+        assert len(table(kind).added) == (2 if kind == "aggregations" else 1), kind
+
+
+def test_two_files_that_register_one_name_are_refused_with_both_places(plugged_world: Path) -> None:
+    for name in ("own.py", "other.py"):
+        (plugged_world / name).write_text(PLUGIN)
+    with pytest.raises(ConfigError, match=r"two scorers are called 'beside_its_task': .*own.py:6.* and .*other.py:6"):
+        load_plugins(["own.py", "other.py"])
+
+
+def test_a_script_that_registers_a_scorer_beside_a_task_is_not_run_again(tmp_path: Path) -> None:
+    world_of(tmp_path, {"t.yaml": NAMED})
+    (tmp_path / "script.py").write_text(
+        f"""{PLUGIN}
+import assay
+print("begins")
+model = assay.Scripted(generate=lambda *_: "x", identity="x")
+if __name__ == "__main__":
+    results = assay.simple_evaluate(model, tasks=["t"], include_path=".", include_defaults=False)
+    print(results["results"]["t"]["beside_its_task,none"])
+"""
+    )
+    ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == ["begins", "0.75"], ended.stderr
+
+
+@pytest.fixture
+def plugged_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that is the current one and on the path; tables and modules are as before afterwards."""
+    folder = tmp_path / "world"
+    folder.mkdir()
+    (folder / "link.py").symlink_to(folder / "own.py")
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    before = set(sys.modules)
+    with tables_restored():
+        yield folder
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and sys.modules[name].__file__.startswith(str(folder)):
+            del sys.modules[name]
+
+
+# --- a class over a task ---------------------------------------------------------------------------------------------
+
+OWN_CLASS = """
+from assay import GenerateTask
+
+class Mine(GenerateTask):
+    def _compute_metric(self, result, metric):
+        return 0.75
+
+class Other(GenerateTask):
+    def _compute_metric(self, result, metric):
+        return 0.25
+
+class Plain:
+    pass
+"""
+LM_EVALS_CLASS = """
+from lm_eval.api.task import ConfigurableTask
+
+class Mine(ConfigurableTask):
+    def process_results(self, doc, results):
+        return {"exact_match": 0.75}
+"""
+IN_LIST = "group: g\ntask:\n  - b\n  - {task: a, class: !function own.Mine}\n"
+LM_EVALS = {
+    "lm_eval/tasks/scrolls/scrolls_qasper.yaml": "group: scrolls\ntask: scrolls_qasper\ninclude: ../../../a.yaml\nclass: !function task.Qasper\n",
+    "lm_eval/tasks/scrolls/scrolls_qmsum.yaml": "group: scrolls\ntask: scrolls_qmsum\ninclude: ../../../a.yaml\nclass: !function task.Qasper\n",
+    "lm_eval/tasks/scrolls/task.py": LM_EVALS_CLASS.replace("0.75", "0.0").replace("Mine", "Qasper"),
+    "mine/scrolls.yaml": "group: scrolls\ntask:\n  - task: scrolls_qasper\n    class: !function own.Mine\n",
+    "mine/own.py": OWN_CLASS,
+}
+
+
+class MineInPython(GenerateTask):
+    def _compute_metric(self, result: Any, metric: Any) -> float:
+        return 0.75
+
+
+def classed(
+    way: str,
+    group: str,
+    *more: tuple[str, str],
+    number: float | Refused = 0.75,
+    name: str = "a",
+    own: str = OWN_CLASS,
+    **others: Any,
+) -> Seam:
+    """A class over a registered task, in the list of the group g."""
+    files = {"g.yaml": group, "own.py": own, **dict(more)}
+    return Seam("a class over a task", way, number, names("g"), files, name=name, others={**NO_GROUP, **others})
+
+
+def in_python(way: str, spec: Mapping[str, Any], number: float | Refused = 0.75, **others: Any) -> Seam:
+    later = Refused(["task 'a'", "its definition is not found", "--with FILE"])
+    stored = {} if isinstance(number, Refused) else {"score": later, "merge": later}
+    return Seam(
+        "a class over a task", way, number, lambda _: [dict(spec)], name="a", others={**NO_GROUP, **stored, **others}
+    )
+
+
+TAGGED = ("t.yaml", "include: b.yaml\ntask: t\ntag: tagged\n")
+GRAPH = ("graph_config.yaml", "task: drawn\ngraph_config: {nodes: {x: {node_type: lambda, lambda: own.f}}, edges: [{from: START, to: x},"
+         " {from: x, to: END}]}\n")  # fmt: skip
+CLASSES = [
+    classed("in a list", IN_LIST),
+    classed("in a list, the others are as they were", IN_LIST, number=0.125, name="b"),
+    classed("in a list, of lm-eval's kind", IN_LIST, own=LM_EVALS_CLASS),
+    Seam("a class over a task", "in a list, with overrides beside it", 0.75, names("g"), {"own.py": OWN_CLASS, "g.yaml":
+         IN_LIST.replace("own.Mine}", "own.Mine, metric_list: [{metric: exact_match, name: mine}]}")}, name="a",
+         row="mine,none", others=NO_GROUP),
+    classed("in an inline group", "group: g\ntask:\n  - {group: inner, task: [b, {task: a, class: !function own.Mine}]}\n"),
+    classed("of the tasks of a tag", "group: g\ntask:\n  - {task: tagged, class: !function own.Mine}\n", TAGGED, name="t"),
+    classed("of a registered group", "group: g\ntask:\n  - {group: h, class: !function own.Mine}\n",
+            ("h.yaml", "group: h\ntask: [a, b]\n")),
+    classed("as a group's default", "group: g\ntask: [a, b]\nclass: !function own.Mine\n"),
+    classed("as a group's default, for every member", "group: g\ntask: [a, b]\nclass: !function own.Mine\n", name="b"),
+    classed("as a default of an inline group", "group: g\ntask:\n  - {group: i, class: !function own.Mine, task: [a]}\n"),
+    classed("as a default that an include brings", "group: g\ntask: [a]\ninclude: base_yaml\n",
+            ("base_yaml", "class: !function own.Mine\n")),
+    classed("nearer than the group's default", "group: g\ntask: [{task: a, class: !function own.Mine}]\nclass: !function own.Other\n"),
+    classed("over a task that has a class", "group: g\ntask: [{task: c, class: !function own.Mine}]\n",
+            ("c.yaml", "include: a.yaml\ntask: c\nclass: !function own.Other\n"), name="c"),
+    classed("over a format", "group: g\ntask:\n  - {task: a@generate, class: !function own.Mine}\n", name="a@generate"),
+    classed("of lm-eval's kind, over a format", "group: g\ntask:\n  - {task: a@generate, class: !function own.Mine}\n",
+            own=LM_EVALS_CLASS, number=Refused(["g.yaml:3:31", "format 'generate'", "derive it from assay.GenerateTask"]),
+            validate=None),  # its base is known when it is imported
+    classed("that does not exist", IN_LIST.replace("own.Mine", "own.Nope"), number=Refused(["g.yaml:4:22", "no 'Nope'"])),
+    classed("that is no task", IN_LIST.replace("own.Mine", "own.Plain"), number=Refused(["g.yaml:4:22", "not a task class"])),
+    classed("that is text", IN_LIST.replace("!function own.Mine", "own.Mine"), number=Refused(["g.yaml:4:22", "`!function`"])),
+    classed("over a graph", "group: g\ntask: [{task: drawn, class: !function own.Mine}]\n", GRAPH,
+            number=Refused(["g.yaml:2:29", "a graph cannot be a class", "leave `class` out"])),
+    Seam("a class over a task", "in a group named like lm-eval's", 0.75, names("scrolls"), LM_EVALS, name="scrolls_qasper",
+         include=["lm_eval/tasks", "mine"], others=NO_GROUP),
+    Seam("a class over a task", "in a group named like lm-eval's, by its path", 0.75, names("mine/scrolls.yaml"), LM_EVALS,
+         name="scrolls_qasper", include=["lm_eval/tasks"], others=NO_GROUP),
+    in_python("a Python class in a mapping", {"task": "a", "class": MineInPython}),
+    in_python("a Python class in a list", {"group": "g", "task": [{"task": "a", "class": MineInPython}, "b"]}),
+    in_python("a Python class as a default", {"group": "g", "task": ["a", "b"], "class": MineInPython}),
+    in_python("a Python class that is no task", {"task": "a", "class": dict},
+              Refused(["configuration.class", "'dict' is not a task class", "derive it from assay.GenerateTask"])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", [{"group": "g"}, {"task": "tagged"}])
+def test_a_class_over_a_registered_group_or_tag_among_a_runs_tasks_is_that_of_its_members(
+    spec: dict[str, str], tmp_path: Path
+) -> None:
+    world = world_of(tmp_path, {"g.yaml": "group: g\ntask: [a, t]\n", TAGGED[0]: TAGGED[1]})
+    tasks: list[Any] = [spec | {"class": MineInPython}]
+    done = run(world.model(), tasks=tasks, output_path=str(tmp_path / "run"), progress=False, **world.options)
+    assert done.results["results"]["t"]["exact_match,none"] == 0.75
+
+
+SEAMS = [*AGGREGATORS, *METHODS, *PLUGINS, *CLASSES]
+CELLS = [
+    pytest.param(seam, consumer, id=f"{seam.title}: {consumer}")
+    for seam in SEAMS
+    for consumer in CONSUMERS
+    if seam.outcome(consumer) is not None
+]
+
+
+@pytest.mark.parametrize(("seam", "consumer"), CELLS)
+def test_an_extension_is_used_or_refused_before_the_first_request(
+    plugged_world: Path, seam: Seam, consumer: str
+) -> None:
+    world = world_of(plugged_world, seam.files, seam.include)
+    outcome = seam.outcome(consumer)
+    if isinstance(outcome, Refused):
+        with pytest.raises(ConfigError) as refusal:
+            CONSUMERS[consumer](world, seam)
+        missing = [text for text in outcome.texts if text not in str(refusal.value)]
+        assert not missing, str(refusal.value)
+        assert consumer in ("score", "merge") or not world.asked
+        return
+    assert CONSUMERS[consumer](world, seam) == pytest.approx(outcome, abs=1e-12)
+    assert outcome != MICRO, "a number that the extension does not change shows nothing"
