@@ -78,7 +78,7 @@ def registered() -> dict[str, frozenset[str]]:
 
 
 @pytest.fixture(autouse=True)
-def alone() -> Iterator[None]:
+def isolate_tests() -> Iterator[None]:
     """No test sees the variables that another one has set, or the names that it has registered."""
     variables, names = dict(os.environ), registered()
     yield
@@ -91,7 +91,7 @@ def alone() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def cache(alone: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(isolate_tests: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(folder))
     monkeypatch.setenv("ASSAY_TASKS_DIR", str(tmp_path / "fetched"))

@@ -50,9 +50,9 @@ def numbers(results: dict[str, Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, Any]]:
+def single_process(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, Any]]:
     """The run in one process."""
-    folder = tmp_path_factory.mktemp("alone")
+    folder = tmp_path_factory.mktemp("single_process")
     results = assay.simple_evaluate("embedded", tasks=TASKS.split(","), output_path=str(folder), limit=30)
     return numbers(results), answers(folder)
 
@@ -75,7 +75,7 @@ def test_requests_travel_unchanged() -> None:
 
 
 def test_replicas_that_die_in_a_run_change_nothing(
-    ray_cluster: Any, tmp_path: Path, alone: tuple[Any, dict[str, Any]]
+    ray_cluster: Any, tmp_path: Path, single_process: tuple[Any, dict[str, Any]]
 ) -> None:
     with Fleet("embedded", replicas=3, ray=ray_cluster.address) as fleet:
         victims = [int(each.where["pid"]) for each in fleet._ready[:2]]
@@ -89,10 +89,10 @@ def test_replicas_that_die_in_a_run_change_nothing(
         killer.start()
         results = run(fleet, tmp_path / "run")
         killer.join()
-        assert numbers(results) == alone[0]
-        assert answers(tmp_path / "run") == alone[1]
+        assert numbers(results) == single_process[0]
+        assert answers(tmp_path / "run") == single_process[1]
         again = run(fleet, tmp_path / "again")  # the same fleet, with replaced replicas
-        assert numbers(again) == alone[0]
+        assert numbers(again) == single_process[0]
         assert {each.where["pid"] for each in fleet._ready}.isdisjoint(victims[:1])
 
 
