@@ -80,7 +80,7 @@ def registered() -> dict[str, frozenset[str]]:
 @pytest.fixture(autouse=True)
 def isolate_tests() -> Iterator[None]:
     """No test sees the variables that another one has set, or the names that it has registered."""
-    variables, names = dict(os.environ), registered()
+    variables, names, modules = dict(os.environ), registered(), set(sys.modules)
     yield
     if os.environ != variables:
         os.environ.clear()
@@ -88,6 +88,9 @@ def isolate_tests() -> Iterator[None]:
     for kind, now in registered().items():
         for name in now - names.get(kind, frozenset()):
             del table(kind)[name]
+    for module in set(sys.modules) - modules:
+        if module.startswith("assay_plugin_"):  # the next test that names the file registers its names again
+            del sys.modules[module]
 
 
 @pytest.fixture(autouse=True)
