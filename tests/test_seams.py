@@ -98,6 +98,19 @@ def set_on_loaded(make: Callable[[GroupConfig], Aggregator], *specs: str) -> Cal
     return select
 
 
+def with_method(method: str, value: Callable[..., Any], *parts: str) -> Callable[[World], list[Any]]:
+    """Select g as the manager loads it, with a method set on it, or on the object that `parts` lead to."""
+
+    def select(world: World) -> list[Any]:
+        owner = group = world.manager.load(["g"])["groups"]["g"]
+        for part in parts:
+            owner = owner[int(part)] if part.isdecimal() else getattr(owner, part)
+        setattr(owner, method, value)
+        return [group]
+
+    return select
+
+
 def built(kind: Callable[..., Group[Any]], aggregator: type[Aggregator] | None = None, **config: Any) -> Any:
     """Select a group that is built in Python around the tasks of files."""
 
@@ -133,7 +146,23 @@ SET_IN_PYTHON = {
 }
 IN_PYTHON = {name: Refused(["task 'a'", "its definition is not found", "--with FILE"]) for name in ("score", "merge")}
 IN_PYTHON |= {"validate": None}
-SET = "an aggregator set on a group"
+SET, SET_METHOD = "an aggregator set on a group", "a method set on a group or its aggregator"
+TWO_ENTRIES = ENTRIES.replace("}]", "}, {metric: exact_match, aggregation: min, name: low}]")
+
+
+def geometric(group: Any, results: Any) -> dict[str, float]:
+    return {"exact_match,none": GEOMETRIC}
+
+
+def smallest(members: Any, weights: Any) -> Any:
+    return min(members, key=lambda member: member.estimate).estimate
+
+
+def in_python_by(owner: str) -> dict[str, Any]:
+    said = f"{owner}, which computed it, was set in Python"
+    return {"score": Refused([f"left out: g: {said}"]), "merge": Refused([said]), "validate": None}
+
+
 ROW = {"aggregate_metric_list": [{"metric": "exact_match"}]}
 AGGREGATORS = [
     Seam(SET, "after load", GEOMETRIC, set_on_loaded(Geometric), {"g.yaml": GROUP}, others=SET_IN_PYTHON),
@@ -168,6 +197,21 @@ AGGREGATORS = [
     Seam(SET, "what is no aggregator", Refused(["group 'g'", "must be an instance of a subclass of assay.Aggregator, got 5",
          "MyAggregator(group.config)"]), names("g"), {"g.yaml": GROUP + "type: !function own.NotOne\n", "own.py": OWN_GROUP},
          others={"compute_metrics": None, "validate": None}),
+]  # fmt: skip
+
+
+AGGREGATORS += [
+    Seam(SET_METHOD, "aggregate of the configured one", GEOMETRIC, with_method("aggregate", geometric, "aggregator"),
+         {"g.yaml": GROUP + ENTRIES}, others=in_python_by("MeanAggregator")),
+    Seam(SET_METHOD, "combine of the configured one", 0.125, with_method("combine", smallest, "aggregator"),
+         {"g.yaml": GROUP + ENTRIES}, others=in_python_by("MeanAggregator")),
+    Seam(SET_METHOD, "aggregate of a list", GEOMETRIC, with_method("aggregate", geometric, "aggregator"),
+         {"g.yaml": GROUP + TWO_ENTRIES}, others=in_python_by("AggregatorList")),
+    Seam(SET_METHOD, "aggregate of one in a list", GEOMETRIC,
+         with_method("aggregate", geometric, "aggregator", "aggregators", "0"),
+         {"g.yaml": GROUP + TWO_ENTRIES}, others=in_python_by("AggregatorList")),
+    Seam(SET_METHOD, "own_metrics of the group", GEOMETRIC, with_method("own_metrics", lambda _: geometric(None, None)),
+         {"g.yaml": GROUP}, others=in_python_by("StandardGroup")),
 ]  # fmt: skip
 
 
