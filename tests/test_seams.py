@@ -23,6 +23,7 @@ from assay.models.protocol import Answered
 from assay.plugins import TABLES, table
 from assay.records import Request, Text
 from assay.registry import load_plugins
+from assay.runs.folder import RunError
 from seam_world import CONSUMERS, GEOMETRIC, MICRO, Refused, Seam, World, tables_restored, world_of
 
 # --- an aggregator set on a group -----------------------------------------------------------------------------------
@@ -326,6 +327,54 @@ def test_a_model_with_a_method_set_on_it_is_not_resumed_as_the_one_without(tmp_p
     world = world_of(tmp_path, {})
     assert says_y(world).identity != world.model().identity
     assert says_y(world).identity == says_y(world).identity, "the same code is the same model"
+
+
+class SaysY(Scripted):
+    def _respond(self, request: Request) -> Text:
+        return Text("y")
+
+
+def says(word: str) -> Callable[..., str]:
+    return lambda *_: word
+
+
+def says_by(speak: Callable[..., str]) -> Callable[..., str]:
+    def answer(prompt: str, params: Any, repeat: int) -> str:
+        return speak()
+
+    return answer
+
+
+def counts(start: int) -> Callable[..., str]:
+    number = start
+
+    def answer(*_: Any) -> str:
+        nonlocal number
+        number += 1
+        return str(number)
+
+    return answer
+
+
+def test_models_whose_functions_or_methods_differ_are_not_resumed_as_each_other(tmp_path: Path) -> None:
+    """Functions of one source, which captured other words, and a subclass."""
+    models: list[Callable[[], Scripted]] = [
+        lambda: Scripted(generate=says("x")),
+        lambda: Scripted(generate=says("y")),
+        lambda: Scripted(generate=says_by(says("x"))),
+        lambda: Scripted(generate=says_by(says("y"))),
+        lambda: SaysY(generate=says("x")),
+        lambda: Scripted(generate=lambda *_, word="x": word),
+    ]
+    identities = [make().identity for make in models]
+    assert len({*identities}) == len(models)
+    assert identities == [make().identity for make in models], "a model that is made again is the same"
+    assert Scripted(generate=counts(0)).identity == Scripted(generate=counts(7)).identity
+    world = world_of(tmp_path, {})
+    options: Any = {"tasks": ["a"], "output_path": str(tmp_path / "run"), "progress": False, **world.options}
+    assert run(models[0](), **options).results["results"]["a"]["exact_match,none"] == 0.5
+    with pytest.raises(RunError, match="the folder holds another run"):
+        run(models[1](), **options)
 
 
 # --- one file that is brought in twice ------------------------------------------------------------------------------
