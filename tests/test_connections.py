@@ -293,7 +293,9 @@ def test_a_steady_drip_does_not_keep_an_answer_from_ending(
     began = time.monotonic()
     outcome = run_against(faults[0], kind, way, tmp_path, timeout=0.3, max_retries=1, num_concurrent=12)
     assert outcome.failed == DOCUMENTS
-    assert time.monotonic() - began < 30  # three limits of 0.3 s; the rest is the machine's
+    assert (
+        time.monotonic() - began < 120
+    )  # three limits of 0.3 s; the rest is the machine's: litellm alone imports for 20 s on a busy one
 
 
 def test_the_limit_of_a_streamed_answer_follows_from_the_timeout_and_its_tokens() -> None:
