@@ -493,7 +493,8 @@ def environment() -> JSONDict:
 
 def git_state() -> JSONDict | None:
     """Return the commit of the working directory and whether it has changes; None outside of a repository."""
-    command = ["git", "status", "--porcelain=v2", "--branch"]
+    # else it would write the index, and leave its lock behind where the time is over
+    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
     try:
         lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):

@@ -30,6 +30,7 @@ from assay.records import (
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID, contains
 from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
+from assay.scoring.metrics.table import READ_EVERY_LIKELIHOOD
 from assay.scoring.results import raw
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.board import Board
@@ -41,6 +42,9 @@ TRUNCATED = "cut off at the token limit"
 UNFINISHED_THINKING = "unfinished thinking"
 ODD_END = "with an unknown finish reason, or none"
 BOUNDED = "with a choice of which only an upper bound is known"
+UNKNOWN_LIKELIHOOD = (
+    "a log-likelihood is not known: its text is not among the most likely next tokens that the server reports"
+)
 SHORTENED = "to a prompt that lost its beginning"
 FEWER_EXAMPLES = "to a prompt with fewer examples"
 MARKS = {INVALID: "no match", UNFINISHED_MARK: UNFINISHED_THINKING}
@@ -75,6 +79,8 @@ class TaskRun:
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
     _together: list[tuple[AnsweredSample, ResponseDetails, str]] = field(default_factory=list)
     _known_directions: tuple[int, Mapping[str, bool | None]] | None = None
+    _bounded: set[int] = field(default_factory=set)
+    """Documents with a choice of which only an upper bound is known."""
 
     def samples(self) -> Iterator[Sample]:
         """The samples to ask about."""
@@ -181,6 +187,8 @@ class TaskRun:
         column = self.runnable.cluster_column
         if column is not None:
             self.board.put_together(document.sample.doc_id, document.sample.doc.get(column))
+        if document.sample.doc_id in self._bounded:
+            scores = [without_bounds(filtered) for filtered in scores]
         for filtered in scores:
             self.board.add(document.sample.doc_id, filtered)
             for mark, meaning in MARKS.items():
@@ -211,6 +219,7 @@ class TaskRun:
                 kinds |= _kinds_of_text(response)
             elif isinstance(response, Likelihood) and response.is_bound:
                 kinds.add(BOUNDED)
+                self._bounded.add(sample.doc_id)
             if isinstance(response, Outcome) and response.noticed:
                 kinds |= {kind for kind, count in response.noticed.items() if count}
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
@@ -246,9 +255,7 @@ def unknown_choice(sample: Sample, responses: Sequence[Response]) -> str:
         return ""
     choices = sample.choices or ()
     if not choices or len(choices) > len(likelihoods) or any(each.is_bound for each in likelihoods[len(choices) :]):
-        return (
-            "a log-likelihood is not known: its text is not among the most likely next tokens that the server reports"
-        )
+        return UNKNOWN_LIKELIHOOD
     for sizes in ([1] * len(choices), [len(text) for text in choices], [len(text.encode()) for text in choices]):
         values = [each.value / max(size, 1) for each, size in zip(likelihoods, sizes, strict=False)]
         best = max(values)
@@ -258,6 +265,17 @@ def unknown_choice(sample: Sample, responses: Sequence[Response]) -> str:
                 " reports; likelihoods=generated needs choices of one token"
             )
     return ""
+
+
+def without_bounds(scores: FilterScores) -> FilterScores:
+    """The scores of a document with a choice of which only an upper bound is known: its most likely choice is, too, and what
+    metrics make of every log-likelihood is not."""
+    unknown = {metric for metric in scores.values if metric in READ_EVERY_LIKELIHOOD}
+    return scores._replace(
+        values={metric: value for metric, value in scores.values.items() if metric not in unknown},
+        repeats={metric: values for metric, values in scores.repeats.items() if metric not in unknown},
+        failed={**scores.failed, **dict.fromkeys(unknown, UNKNOWN_LIKELIHOOD)},
+    )
 
 
 FIRST_DOCUMENTS = 8

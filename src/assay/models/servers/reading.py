@@ -151,8 +151,8 @@ def error_message(text: str) -> str:
 
 
 def refuse_error(answer: ServerObject) -> None:
-    """Raise the error that an answer reports, whatever else it has."""
-    error = answer.get("error")
+    """Raise the error that an answer reports, whatever else it has. `object: error` is vLLM's before 0.10, in streams, too."""
+    error = answer.get("error") or answer.get("errors") or (answer if answer.get("object") == "error" else None)
     if error:
         raise RetryableError(f"{FAULTS['error beside the answer'].sentence}: {error_message(json.dumps(error))}")
 
