@@ -187,18 +187,16 @@ def error_beside(way: Way) -> Value:
 def error_object(way: Way) -> Value:
     """vLLM's form before 0.10: beside an answer, and as an event behind a part of it."""
     error = {"object": "error", "message": "out of memory", "type": "InternalServerError", "code": 500}
-    if way.protocol == "messages":
-        return None
-    return [piece(way, "four"), error, "[DONE]"] if way.is_streamed else {**whole(way, "four", "stop"), **error}
+    if not way.is_streamed:
+        return {**whole(way, "four", good(way)), **error}
+    return [*started(way), piece(way, "four"), error, *end(way, good(way))]
 
 
 def errors_beside(way: Way) -> Value:
     errors = {"errors": [{"message": "out of memory"}]}
-    if way.protocol == "messages":
-        return None
     if not way.is_streamed:
-        return {**whole(way, "four", "stop"), **errors}
-    return [{**piece(way, "four"), **errors}, *end(way, "stop")]
+        return {**whole(way, "four", good(way)), **errors}
+    return [*started(way), {**piece(way, "four"), **errors}, *end(way, good(way))]
 
 
 def error_of_the_choice(way: Way) -> Value:
