@@ -15,7 +15,7 @@ from assay.records import Function, ScoreKey, UserValue
 from assay.samples.prompt import written_choices
 from assay.scoring.combined import own_bounds
 from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text, text_step
-from assay.scoring.loop import ScoringLoop, timed_call
+from assay.scoring.loop import GuardedCall, ScoringLoop, timed_call
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS, make_scorer
 from assay.scoring.results import (
@@ -82,7 +82,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
     own = own_task(task, config, helpers)
     adapt = partial(with_methods, own, False) if own is not None else None
-    guard = call_user_code if own is None and _is_arithmetic(config.output_type, pipelines) else timed_call
+    guard: GuardedCall = call_user_code if own is None and _is_arithmetic(config.output_type, pipelines) else timed_call
     return ScoringLoop(pipelines, reading, task.name, adapt=adapt, call=guard)
 
 
