@@ -42,8 +42,8 @@ class Keys:
                 started = self._likelihood.copy()
                 _add_prompt(started, request.context)
                 self._context = (request.context, started)
-            state = started.copy()
-            _add(state, request.continuation.encode())
+            state, text = started.copy(), request.continuation.encode()
+            state.update(len(text).to_bytes(8) + text)  # `_add`, without a call for every choice
         elif isinstance(request, Generate):
             state = self._generated(request)
         else:

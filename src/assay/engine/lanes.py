@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -177,14 +177,18 @@ class WindowLane:
 
     async def _responses(self, window: Sequence[KeyedRequest]) -> AsyncGenerator[list[KeyedResponse]]:
         """Yield the responses to a window, one to each request."""
-        unanswered = dict(window)
-        async with aclosing(self._answers(window, unanswered)) as answers:
+        is_answered = bytearray(len(window))
+        async with aclosing(self._answers(window, is_answered)) as answers:
             async for answered in answers:
-                yield [(*window[n], each) for n, each in answered if unanswered.pop(window[n][0], None) is not None]
+                new: list[KeyedResponse] = []
+                for number, response in answered:
+                    if not is_answered[number]:
+                        is_answered[number] = True
+                        key, request = window[number]
+                        new.append((key, request, response))
+                yield new
 
-    async def _answers(
-        self, window: Sequence[KeyedRequest], unanswered: Mapping[bytes, Request]
-    ) -> AsyncGenerator[Answered]:
+    async def _answers(self, window: Sequence[KeyedRequest], is_answered: Sequence[int]) -> AsyncGenerator[Answered]:
         """Yield the responses as they come, and last a failure for every unanswered request."""
         reason = "the model gave no response"
         try:
@@ -196,7 +200,7 @@ class WindowLane:
             raise
         except SelfExplanatory as error:
             reason = str(error)
-        yield [(number, Failed(reason)) for number, (key, _) in enumerate(window) if key in unanswered]
+        yield [(number, Failed(reason)) for number, answered in enumerate(is_answered) if not answered]
 
     async def __aenter__(self) -> "WindowLane":
         return self

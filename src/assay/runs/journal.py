@@ -139,15 +139,16 @@ class Journal:
     def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:
         """Write responses down, all in one write: from then on they survive the end of this process."""
         who = b"" if role == "model" else b',"m":%s' % orjson.dumps(role)
-        lines, offset = [], self._end
-        crc32, put = zlib.crc32, self._index.put
+        lines, offsets, offset = [], dict[bytes, int](), self._end
+        crc32 = zlib.crc32
         for key, response in answered:
             inside = b'{"k":"%s",%s%s' % (hexlify(key), to_line(response), who)
             line = b'%s,"c":"%08x"}\n' % (inside, crc32(inside))  # `sealed`, without a call for every response
             if not isinstance(response, Failed):
-                put(key, offset)
+                offsets[key] = offset
             lines.append(line)
             offset += len(line)
+        self._index.put_all(offsets)
         self._write(b"".join(lines))
 
     @property
@@ -513,7 +514,7 @@ def _unpack(path: Path) -> int:
 def to_line(response: Response) -> bytes:
     """A response and what it took, as the inside of a JSON object."""
     if type(response) is Likelihood and response[2:] == NOTHING_MORE:  # as most are
-        return b'"r":%s' % orjson.dumps(response[:2])
+        return b'"r":' + orjson.dumps(response[:2])
     plain = b'"r":%s' % orjson.dumps(_plain(response))
     if isinstance(response, Failed):
         return plain
