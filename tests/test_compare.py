@@ -211,7 +211,7 @@ def test_a_group_without_an_error_says_why(tmp_path: Path) -> None:
     assert "least" in result_row.reason
 
 
-def test_an_old_run_without_group_members_is_reported_with_the_remedy(tmp_path: Path) -> None:
+def test_a_run_that_does_not_note_a_group_s_members_is_reported_with_the_remedy(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     results = json.loads((runs[1] / "results.json").read_text())
     del results["assay"]["groups"]["g"]["rows"]["x,none"]["of"]
