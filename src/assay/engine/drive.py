@@ -372,7 +372,7 @@ class Engine:
                 continue
             try:
                 is_text = isinstance(request, Generate)
-                request, key, earlier = _keyed(request, plan, keys) if is_text else (request, keys.key(request), None)
+                request, key = _keyed(request, plan, keys) if is_text else (request, keys.key(request))
             except UnicodeEncodeError:
                 plan.responses[slot] = Failed(f"the prompt has {HALF}")
                 plan.missing -= 1
@@ -383,11 +383,9 @@ class Engine:
             if others is not None:
                 others.append((plan, slot))
                 continue
-            stored_key, known = key, stored_under(key)
-            if known is None and earlier is not None:
-                stored_key, known = earlier, stored_under(earlier)
+            known = stored_under(key)
             if known is not None and _fits(request, known):
-                self._use(stored_key, known, request.role, plan, slot)
+                self._use(key, known, request.role, plan, slot)
                 plan.responses[slot] = known
                 plan.missing -= 1
                 plan.counts.known[request.role] += 1
@@ -494,31 +492,21 @@ def _ignore(_: Ended) -> None:
     """Ignore plans that finish before the engine runs: none does."""
 
 
-def _keyed(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes, bytes | None]:
-    """Return a request as it is sent, its key, and the key that version 0.1.0 may have stored its response under."""
-    if isinstance(request, Generate) and keys.is_sampled(request):
-        return _drawn(request, plan, keys)
-    return request, keys.key(request), None
-
-
-def _drawn(request: Generate, plan: _Plan, keys: Keys) -> tuple[Generate, bytes, bytes | None]:
-    """Return a sampled request with the id of its draw, its key, and the key of its response in a run of version 0.1.0.
-
-    That version gave one answer to equal requests of several nodes: only the first of them takes it.
-    """
-    key, earlier = keys.drawn(request, plan.sample)
+def _keyed(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes]:
+    """Return a request as it is sent, and its key: a sampled one has the id of its draw."""
+    if not (isinstance(request, Generate) and keys.is_sampled(request)):
+        return request, keys.key(request)
+    key = keys.sampled_key(request, plan.sample)
     nth = plan.nth(key)
-    is_first = earlier is not None and plan.nth(earlier) == 0
     draw = b"\0".join((plan.sample, "\0".join(request.node).encode(), b"%d" % nth))
     sent = Generate(request.prompt, request.params, request.repeat, request.role, request.node, draw)
-    return sent, nth_key(key, nth), earlier if is_first else None
+    return sent, nth_key(key, nth)
 
 
 def first_key(request: Request, sample: bytes, model: AnyModel) -> tuple[Request, bytes]:
     """The first request of a sample's plan as it is sent, and its key."""
     plan = _Plan(Started(None, sample, iter(()), ""), TaskCounts())  # type: ignore[arg-type]  # never driven
-    sent, key, _ = _keyed(request, plan, Keys(model.identity, model.can.samples))
-    return sent, key
+    return _keyed(request, plan, Keys(model.identity, model.can.samples))
 
 
 def answer_to(request: Request, response: Response, seconds: float, attempts: int) -> Response:

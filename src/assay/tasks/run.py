@@ -371,7 +371,7 @@ def _verdict(response: Response) -> JSONDict:
 
 def _reply(response: Response) -> JSONDict:
     if isinstance(response, Failed):
-        return {"failed": response.reason, **({"trace": response.trace} if response.trace else {})}
+        return {"failed": response.reason}
     metadata = _end(response) if isinstance(response, Outcome) else {}
     if isinstance(response, Text):
         if response.finish:
