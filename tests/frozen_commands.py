@@ -1,5 +1,6 @@
 """Cases of the frozen corpus: runs scored again, imported and packed, and what commands make of several runs. See frozen_corpus.py."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def gates(world: World) -> Outcome:
         "alone": command("gate", main, *conditions, "--format", "json"),
         "failing": command("gate", failing, *conditions, "--format", "json"),
         "baseline": command("gate", better, "x >= baseline - 1pp", "t/x > 1pp", "--baseline", main, "--format", "json"),
-        "printed": command("gate", better, "x >= baseline - 1pp", "--baseline", main, "--format", "md"),
+        "printed": command("gate", "better", "x >= baseline - 1pp", "--baseline", "main", "--format", "md"),
     }
 
 
@@ -155,11 +156,30 @@ def plans(world: World) -> Outcome:
 def printed_results(world: World) -> Outcome:
     """Tables, reports and lists of samples, as a reader sees them."""
     main, _, failing = runs_of_a_group(world.folder)
-    listed = command("samples", failing, "-n", 3)
     return {
-        "show": command("show", main),
         "md": command("report", main, "--format", "md"),
         "csv": command("report", failing, "--format", "csv"),
         "json": command("report", failing, "--format", "json"),
-        "samples": listed,
+        "samples": command("samples", failing, "-n", 3),
     }
+
+
+@case()
+def runs_by_command(world: World) -> Outcome:
+    """`assay run` with its flags, of the model `dummy`: the tables that it prints, and the runs."""
+    tasks = sums_and_colours(world)
+    (tasks / "g.yaml").write_text("group: g\ntask: [colours]\naggregate_metric_list: [{metric: acc}]\n")
+    command_line = ["run", "--model", "dummy", "--tasks", "g", "sums", "--include_path", tasks, "--no_defaults"]
+    samples = json.dumps({"colours": [0, 2], "sums": [1, 4]})
+    variants = {
+        "whole": ["--gate", "acc >= 0.2"],
+        "limited": ["--limit", 3, "--seed", 5],
+        "shard": ["--shard", "1/2"],
+        "chosen": ["--samples", samples, "--log_samples"],
+        "like_lm_eval": ["--compat", "lm-eval", "--predict_only"],
+    }
+    outcome: dict[str, object] = {}
+    for name, flags in variants.items():
+        outcome[f"{name} printed"] = command(*command_line, *flags, "-o", name)
+        outcome[name] = world.folder / name
+    return outcome

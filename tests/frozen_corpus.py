@@ -176,16 +176,17 @@ def outcome_of_case(case: Case, world: World) -> str:
     """Run a case; its outcome as its file in tests/frozen/ has it."""
     world.folder.mkdir(parents=True)
     names = {str(world.folder): "WORLD", str(world.lm_eval_tasks): "LM_EVAL", str(HERE.parent): "ASSAY"}
-    outcome = {
-        name: outcome_of_run(value, world.folder / "exported" / name, names) if isinstance(value, Path) else value
-        for name, value in case.make(world).items()
-    }
+    with within(world.folder):
+        outcome = {
+            name: outcome_of_run(value, world.folder / "exported" / name, names) if isinstance(value, Path) else value
+            for name, value in case.make(world).items()
+        }
     return "".join(_lines(settled(outcome, names), "", 4)) + "\n"
 
 
 LEFT_OUT = re.compile(
     r"date|created|started|finished|git_hash|crc32|checksum|.*seconds.*|.*_time|time|latency.*|.*per_second"
-    r"|path|folder|.*_version|version_of_.*|digest|signature"
+    r"|path|folder|.*_version|version_of_.*|digest|signature|provenance"
 )
 """Keys whose values differ between two equal runs, or say where and when one was made."""
 
