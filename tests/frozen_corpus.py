@@ -122,7 +122,8 @@ def facts_of_run(folder: Path) -> dict[str, object]:
         "status": run.status,
         **facts,
         "owners": {
-            name: {key: value for key, value in about.items() if key != "rows"} for name, about in owners.items()
+            name: {key: value for key, value in about.items() if key not in ("rows", "bounds")}
+            for name, about in owners.items()
         },
         "usage": run.usage,
     }

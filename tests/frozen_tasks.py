@@ -583,7 +583,8 @@ def groups_with_code(world: World) -> Outcome:
     (folder / "own.py").write_text(
         "def best(group, results, by=1):\n    return by * max(results[name]['acc,none'] for name in 'abc')\n\n\n"
         "def bad(group, results):\n    return 1 / 0\n\n\n"
-        "def gap(group, results):\n    return {'gap,none': 1 - results['a']['acc,none'], 'members': len(group.children)}\n"
+        "def gap(group, results):\n    asked = sum(results[task.name]['samples'] for task in group.get_all_tasks())\n"
+        "    return {'gap,none': 1 - results['a']['acc,none'], 'members': len(group.children), 'asked': asked}\n"
     )
     entries = (
         "[{metric: best, aggregation: !function own.best, kwargs: {by: 2}}, "
@@ -729,6 +730,14 @@ def audited_answers(world: World) -> Outcome:
     lls = [[-1.0, -1.0], [-2.0, -1.0], [-3.0, -3.0]]
     choose(world.folder / "b", lls, [0, 1, 1], ["x", "y"], metrics("acc"), output_path=str(world.folder / "ties"))
     return {"texts": world.folder / "run", "ties": world.folder / "ties"}
+
+
+@case()
+def returned_results(world: World) -> Outcome:
+    """What `simple_evaluate` returns to Python code that was written for lm-eval: its dict with samples."""
+    results = run_world(RecordingModel(failing={"3*3="}), sums_and_colours(world))
+    about = ("config", "results", "n-samples", "samples")
+    return {key: results[key] for key in about}
 
 
 @case()
