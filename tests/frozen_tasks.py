@@ -540,6 +540,18 @@ def tags(world: World) -> Outcome:
 
 
 @case()
+def directions_of_groups(world: World) -> Outcome:
+    """Members that disagree on which way is better, one that cannot say, and a number of examples that differs."""
+    folder = world.folder
+    scored(folder, "a", acc=[1, 0, 1], cost=[3, 4, 5])
+    scored(folder, "b", better=False, more="num_fewshot: 1\n", acc=[0, 1], cost=[1, 2])
+    group_file(folder, "group: g\ntask: [a, b]\naggregate_metric_list: [{metric: acc}, {metric: cost}]\n", "g")
+    group_file(folder, "group: h\ntask: [g, a]\naggregate_metric_list: [{metric: acc, higher_is_better: true}]\n", "h")
+    run(folder, ANYTHING, "h", output_path=str(folder / "run"))
+    return {"run": folder / "run"}
+
+
+@case()
 def shared_documents(world: World) -> Outcome:
     """Two tasks of the same documents are one draw of their group."""
     folder = world.folder
