@@ -17,7 +17,7 @@ from frozen_corpus import HERE, LM_EVAL, Outcome, World, case, command, within
 from group_world import UNSURE, attempts, by_filter, group_file, scored, twins
 from run_world import COLOURS, FILES, SUMS, RecordingModel
 from run_world import run as run_world
-from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run, write_task
+from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run, says, write_task
 
 # --- tasks of lm-eval ------------------------------------------------------------------------------------------------
 
@@ -728,7 +728,10 @@ def failed_metrics(world: World) -> Outcome:
         "  - {metric: !function own.never, aggregation: mean, higher_is_better: true}\n"
     )
     generate(folder, ["a", "long", "b", "longer"], ["a", "long", "c", "x"], yaml, output_path=str(folder / "run"))
-    return {"run": folder / "run"}
+    (folder / "group.yaml").write_text("group: g\ntask: [t]\naggregate_metric_list: [{metric: exact_match}]\n")
+    unanswered = says(["a", "long", "b"])  # and nothing to the last question
+    run(folder, unanswered, "g", output_path=str(folder / "both"), max_failed=0.3)
+    return {"run": folder / "run", "of_requests_too": folder / "both"}
 
 
 @case()
