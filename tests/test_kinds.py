@@ -68,3 +68,36 @@ def test_the_guard_fails_a_quick_test_that_starts_a_process_unmarked() -> None:
     guard = kinds.Guard()
     subprocess.run([sys.executable, "-c", ""], check=True)
     assert guard.seen == {"process"}
+
+
+def test_of_many_alike_all_but_the_kept_ones_are_nightly() -> None:
+    first, second, third = kinds.mostly_nightly(["a", ("b", 1), "c"], kept=["a"])
+    assert first == "a"
+    assert (second.values, third.values) == (("b", 1), ("c",))  # type: ignore[attr-defined]
+    assert {mark.name for each in (second, third) for mark in each.marks} == {"nightly"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expression"),
+    [("", "not nightly"), ("slow or torch", "(slow or torch) and not nightly"), ("nightly", "nightly")],
+)
+def test_nightly_tests_are_chosen_by_their_mark_alone(asked: str, expression: str) -> None:
+    assert kinds.chosen_marks(asked) == expression
+    assert kinds.chosen_marks(expression) == expression, "workers choose again"
+    assert kinds.chosen_marks(kinds.QUICK) == kinds.QUICK
+
+
+@pytest.mark.xdist_group("kinds")
+def test_tests_of_a_group_are_run_by_one_worker(request: pytest.FixtureRequest) -> None:
+    """pytest-xdist groups by a suffix of the node id, which pytest 9.2 does not let it write."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@kinds")
+
+
+@pytest.fixture(scope="module")
+def made_once() -> list[int]:
+    return []
+
+
+def test_tests_that_share_a_modules_fixture_are_a_group(made_once: list[int], request: pytest.FixtureRequest) -> None:
+    assert request.node.get_closest_marker("xdist_group").args == ("test_kinds",)

@@ -13,6 +13,7 @@ import pytest
 import assay
 from assay import AssayError
 from assay.models import Scripted
+from commands import Run
 from conftest import Write
 from run_world import (
     ACC,
@@ -36,8 +37,6 @@ from run_world import (
 from small_runs import write_task
 
 pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 # What a finished run leaves
