@@ -38,23 +38,17 @@ def run_command(*arguments: object, cwd: Path, **variables: str) -> Ended:
     """Run the command line in this process as `python -m assay` would in its own, and leave nothing of it behind."""
     assert not [name for name in variables if name.startswith(READ_ONCE)], "read at the start or an import: run_process"
     words = list(map(str, arguments))
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8") as out,
-        tempfile.TemporaryFile("w+", encoding="utf-8") as err,
-        isolated_state(),
-        _output_to(out, err),
-        _logging_of_a_process(),
-        warnings.catch_warnings(),
-    ):
-        os.environ.update(variables)
-        os.chdir(cwd)
-        sys.argv = ["assay", *words]
-        sys.path.insert(0, str(cwd))  # as `-m` does
-        importlib.invalidate_caches()  # a test may have written a module a moment ago
-        try:
-            code = main(words)
-        except SystemExit as ended:
-            code = _exit_code(ended)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
+        with isolated_state(), _output_to(out, err), _logging_of_a_process(), warnings.catch_warnings():
+            os.environ.update(variables)
+            os.chdir(cwd)
+            sys.argv = ["assay", *words]
+            sys.path.insert(0, str(cwd))  # as `-m` does
+            importlib.invalidate_caches()  # a test may have written a module a moment ago
+            try:
+                code = main(words)
+            except SystemExit as ended:
+                code = _exit_code(ended)
         return Ended(code, _text(out), _text(err))
 
 
@@ -120,12 +114,20 @@ def _exit_code(ended: SystemExit) -> int:
 
 @contextmanager
 def _output_to(out: TextIO, err: TextIO) -> Iterator[None]:
-    """Send both streams to files, by descriptor too: processes that a command starts write there."""
+    """Send both streams to files, by descriptor too: processes that a command starts write there.
+
+    The streams have descriptors of their own, since a command that cannot write any more puts another file in their place.
+    """
     kept = os.dup(1), os.dup(2)
     os.dup2(out.fileno(), 1)
     os.dup2(err.fileno(), 2)
     try:
-        with redirect_stdout(out), redirect_stderr(err):
+        with (
+            os.fdopen(os.dup(1), "w", encoding="utf-8") as stdout,
+            os.fdopen(os.dup(2), "w", encoding="utf-8", buffering=1) as stderr,
+            redirect_stdout(stdout),
+            redirect_stderr(stderr),
+        ):
             yield
     finally:
         for descriptor, copy in enumerate(kept, start=1):
@@ -147,7 +149,6 @@ def _logging_of_a_process() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _text(stream: TextIO) -> str:
-    stream.flush()
-    stream.seek(0)
-    return stream.read()
+def _text(file: TextIO) -> str:
+    file.seek(0)
+    return file.read()

@@ -1,5 +1,7 @@
 """Which tests `make quick` leaves out, and the guard over those that it runs."""
 
+import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kinds
+from commands import Run
 
 
 def starts_a_process() -> None:
@@ -101,3 +104,21 @@ def made_once() -> list[int]:
 
 def test_tests_that_share_a_modules_fixture_are_a_group(made_once: list[int], request: pytest.FixtureRequest) -> None:
     assert request.node.get_closest_marker("xdist_group").args == ("test_kinds",)
+
+
+def test_a_command_in_this_process_leaves_nothing_behind(tmp_path: Path, run_assay: Run) -> None:
+    (tmp_path / "mine.py").write_text("import assay\n\n\n@assay.filter('mine')\ndef mine():\n    return list\n")
+    before = (dict(os.environ), Path.cwd(), list(sys.path), sys.argv, logging.getLogger().handlers, set(sys.modules))
+    listed = run_assay("ls", "filters", "--plugin", "mine", COLUMNS="99")
+    assert (listed.returncode, "mine" in listed.stdout.split()) == (0, True), listed.stderr
+    assert "mine" not in run_assay("ls", "filters").stdout.split()
+    after = (dict(os.environ), Path.cwd(), list(sys.path), sys.argv, logging.getLogger().handlers)
+    assert after == before[:-1] and "mine" not in sys.modules
+
+
+def test_a_command_in_this_process_says_what_one_of_its_own_does(
+    tmp_path: Path, run_assay: Run, run_assay_process: Run
+) -> None:
+    """Refusals of every layer, and a list."""
+    for words in (["nosuch"], ["ls", "--nosuch"], ["show", "nosuch"], ["ls", "formats"], ["samples", tmp_path]):
+        assert run_assay(*words) == run_assay_process(*words), words
