@@ -181,6 +181,7 @@ def test_a_packed_run_is_unpacked_by_import(run_assay: Run, tasks: Path, output:
     assert run_assay("compare", output, tmp_path / "x.zip").returncode == 0  # as gates read a baseline
 
 
+@pytest.mark.server
 def test_an_archive_is_imported_again_into_its_folder_and_no_other_archive_is(
     tasks: Path, output: Path, tmp_path: Path
 ) -> None:
