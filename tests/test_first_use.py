@@ -80,6 +80,7 @@ def test_an_imported_group_number_that_is_not_the_mean_of_its_members_has_no_doc
     assert (row["value"], row["stderr"], row["n"], row["interval"]) == (0.9, 0.1, 0, None)
 
 
+@pytest.mark.torch  # which a thread begins to import meanwhile
 def test_a_typo_in_a_generation_parameter_is_refused_before_anything_is_loaded(run_assay: Run) -> None:
     for model in ("embedded", "hf"):
         ended = run_assay("run", "--model", model, "--tasks", "first_steps_sums", "--gen_kwargs", "temprature=0")
@@ -181,7 +182,6 @@ def test_a_packed_run_is_unpacked_by_import(run_assay: Run, tasks: Path, output:
     assert run_assay("compare", output, tmp_path / "x.zip").returncode == 0  # as gates read a baseline
 
 
-@pytest.mark.server
 def test_an_archive_is_imported_again_into_its_folder_and_no_other_archive_is(
     tasks: Path, output: Path, tmp_path: Path
 ) -> None:
@@ -383,6 +383,7 @@ def test_a_missing_folder_is_not_looked_up_at_the_hub() -> None:
             load_model("hf", {"pretrained": name})
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--apply_chat_template", "nosuch"], "nosuch"),
     (["--batch_size", "zero"], "zero"),
