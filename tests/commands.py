@@ -1,4 +1,4 @@
-"""The command line for tests: in this process, which costs a tenth, or in one of its own where the process is the point."""
+"""The command line for tests: in this process, which costs a tenth, or in a separate one where the process is the point."""
 
 import gc
 import importlib
@@ -35,7 +35,7 @@ READ_ONCE = ("PYTHON", "HF_")
 
 
 def run_command(*arguments: object, cwd: Path, **variables: str) -> Ended:
-    """Run the command line in this process as `python -m assay` would in its own, and leave nothing of it behind."""
+    """Run the command line in this process as `python -m assay` runs it in a separate one, and leave nothing of it behind."""
     assert not [name for name in variables if name.startswith(READ_ONCE)], "read at the start or an import: run_process"
     words = list(map(str, arguments))
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
@@ -53,7 +53,7 @@ def run_command(*arguments: object, cwd: Path, **variables: str) -> Ended:
 
 
 def run_process(*arguments: object, cwd: Path, **variables: str) -> Ended:
-    """Run the command line in a process of its own: for start-up, exit, signals, encodings and what `PYTHONPATH` brings."""
+    """Run the command line in a separate process: for start-up, exit, signals, encodings and `PYTHONPATH`."""
     command = [sys.executable, "-m", "assay", *map(str, arguments)]
     environment = {**os.environ, **variables}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
@@ -96,10 +96,10 @@ def _forget_names(before: Mapping[str, frozenset[str]]) -> None:
 
 
 def _forget_modules(loaded: set[str]) -> None:
-    """Let the next test that names a plug-in or a file of its own import it again."""
+    """Let the next test that names a plug-in, or another file that a test wrote, import it again."""
     for name in loaded:
         file = getattr(sys.modules[name], "__file__", None) or ""
-        # not all of the temporary folder: CI keeps its environment there, and this repository may lie there
+        # not all of the temporary folder: CI keeps its environment there, and perhaps this repository
         if name.startswith("assay_plugin_") or "/pytest-of-" in file:
             del sys.modules[name]
 
@@ -116,7 +116,7 @@ def _exit_code(ended: SystemExit) -> int:
 def _output_to(out: TextIO, err: TextIO) -> Iterator[None]:
     """Send both streams to files, by descriptor too: processes that a command starts write there.
 
-    The streams have descriptors of their own, since a command that cannot write any more puts another file in their place.
+    The streams have separate descriptors, since a command that cannot write any more puts another file in their place.
     """
     kept = os.dup(1), os.dup(2)
     os.dup2(out.fileno(), 1)

@@ -133,7 +133,7 @@ def run_assay(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def run_assay_process(tmp_path: Path) -> Run:
-    """Runs the command line in an empty folder, in a process of its own: where the process is what a test is about."""
+    """Runs the command line in an empty folder, in a separate process: where the process is what a test is about."""
     return lambda *arguments, cwd=None, **variables: run_process(*arguments, cwd=cwd or tmp_path, **variables)
 
 

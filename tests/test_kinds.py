@@ -116,7 +116,7 @@ def test_a_command_in_this_process_leaves_nothing_behind(tmp_path: Path, run_ass
     assert after == before[:-1] and "mine" not in sys.modules
 
 
-def test_a_command_in_this_process_says_what_one_of_its_own_does(
+def test_a_command_prints_the_same_in_this_process_as_in_a_separate_one(
     tmp_path: Path, run_assay: Run, run_assay_process: Run
 ) -> None:
     """Refusals of every layer, and a list."""
