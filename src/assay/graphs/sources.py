@@ -288,7 +288,7 @@ class GraphSources:
                 problems += error.problems
                 continue
             if isinstance(change, DataTransform):
-                change.like_sygra = self.settings.like_sygra
+                change.dialect = self.settings.dialect
                 problems += change.problems(each.params, file.place(*at, "transformations", index))
             transforms.append(_transform(each.transform, change, dict(each.params)))
         return transforms

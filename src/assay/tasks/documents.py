@@ -217,9 +217,11 @@ def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings
     pool, named = _pool(config, shots, splits)
     if number == 0:
         return Examples()
-    if shots.fewshot_indices is not None and not settings.like_lm_eval:  # lm-eval 0.4.13 hands them to no sampler
+    if shots.fewshot_indices is not None and not settings.dialect.ignores_fewshot_indices:
         pool = _picked(pool, shots.fewshot_indices)
-    leaks = LeakPolicy(one_more=named == config.test_split, always=not settings.like_lm_eval)
+    leaks = LeakPolicy(
+        one_more=named == config.test_split, always=not settings.dialect.draws_examples_from_evaluated_split
+    )
     return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.run.fewshot_random_seed, leaks))
 
 

@@ -76,7 +76,7 @@ from assay.tasks.prompt_checks import (
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, Settings, generation_params, preserved_random, resolved
-from assay.tasks.task import Task
+from assay.tasks.task import Task, task_dialect
 from assay.tasks.task_methods import typed
 
 LOOKED_AT = 3
@@ -122,6 +122,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     check_clusters(task, docs)
     check_columns(task, docs, scored)
     columns = columns_of(docs)
+    dialect = task_dialect(task, settings.run.compat)
     check_prompts(task, config, columns, settings)
     prompter = Prompter(
         config,
@@ -130,13 +131,12 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         settings.chat,
         fits=_fitting(config, settings),
         strict=not settings.like_lm_eval,
-        separates_system=not settings.like_lm_eval and not any(task.fields.origin(key).lenient for key in task.fields),
+        separates_system=not dialect.puts_system_instruction_before_question,
     )
     first = _look_at_first(task, prompter, docs, settings)
     prompter.multiple_inputs = first.multiple_inputs
-    has_targets = isinstance(first.target, list) and not (
-        settings.like_lm_eval and not first.target
-    )  # lm-eval: len([]) is 0
+    is_one_target = not first.target and dialect.takes_empty_target_list_for_one_target
+    has_targets = isinstance(first.target, list) and not is_one_target
     check_targets(task, config, columns, settings, first.choices)
     scored = replace(scored, reading=scored.reading.but(multiple_targets=has_targets or config.multiple_targets))
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
@@ -194,7 +194,7 @@ def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     """The configuration under what the run says to every task."""
     config = typed(config)
     number = config.num_fewshot
-    if settings.run.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
+    if settings.run.num_fewshot is not None and not (number == 0 and settings.dialect.zero_shots_block_num_fewshot):
         number = settings.run.num_fewshot
     if config.output_type == ROLLING and not settings.like_lm_eval:  # a whole text has no examples before it
         number = 0

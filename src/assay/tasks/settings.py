@@ -11,6 +11,7 @@ import numpy as np
 
 from assay.config.run import RunConfig
 from assay.config.task import GenerationParams
+from assay.dialect import Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
@@ -103,6 +104,11 @@ class Settings:
     graphs: GraphSettings = field(default_factory=GraphSettings)
     fits: Callable[[Sequence[str], int], bool] | None = None
     """Whether prompts fit the model, with so many tokens to come; where it is given, examples are dropped until they do."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """The rules that `--compat` asks for, whatever files the tasks come from: those of a task are `task_dialect`."""
+        return dialect_of(self.run.compat)
 
     @property
     def like_lm_eval(self) -> bool:

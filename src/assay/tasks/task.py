@@ -9,6 +9,7 @@ from assay.config.fields import Fields, Origin
 from assay.config.kinds import KINDS, Definition, kind_key
 from assay.config.option import YAMLMapping, yaml_keys
 from assay.config.task import MEDIA, TaskConfig, media_problem, unsent_media
+from assay.dialect import Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
 from assay.records import Function, MetricValue
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 InstanceScores = dict[tuple[str, str], list[Any]]
 """By metric and filter, the scores of documents in their order: a number, a list of several answers', or a failure."""
+
+
+def task_dialect(task: "Task", compat: str | None) -> Dialect:
+    """Return the rules that a task is read and scored by in a run with this `--compat`."""
+    return dialect_of(compat, is_lm_evals_file=is_lenient_task(task))
 
 
 def is_lenient_task(task: "Task") -> bool:
