@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 
 from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
+from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, SelfExplanatory, did_you_mean
 from assay.groups.checks import MemberAnswers, group_problems, ready_group
 from assay.groups.group import Group, TaskT
@@ -15,7 +17,7 @@ from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
 from assay.scoring.metrics.table import METRICS
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Resolve
-from assay.tasks.task import Task
+from assay.tasks.task import Task, group_rules
 from assay.user_code import user_code
 
 SMALL_LIMIT = 512
@@ -117,12 +119,13 @@ def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> No
                     raise ConfigError([Problem(Place(f"model_role.{role}"), what, "choose another model")])
 
 
-def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], resolve: Resolve, *, lenient: bool) -> None:
+def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], resolve: Resolve, dialect: Dialect) -> None:
     """Give every group what computes its numbers, and refuse what cannot be computed; all problems at once."""
     known = {task.task.name: MemberAnswers(task.rows(), task.answers(), task.repeats) for task in tasks}
     problems: list[Problem] = []
     for group in groups:
-        wrong = group_problems(group, resolve, known, lenient=lenient)
+        group.config = replace(group.config, rules=group_rules(group, dialect))
+        wrong = group_problems(group, resolve, known)
         problems += wrong
         if not wrong:
             ready_group(group, resolve)
