@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,7 @@ from test_unfinished_agents import CODE as AGENT_CODE
 from test_unfinished_agents import GRAPH as AGENT_GRAPH
 from test_unfinished_agents import RECORDS as AGENT_RECORDS
 
+ROOT = Path(__file__).parent.parent
 REJECTED = "rejected"
 
 
@@ -870,3 +872,19 @@ def test_each_row_of_a_table_has_its_three_cells(rule: str) -> None:
     assert RULES[rule]["rows"]
     for row in RULES[rule]["rows"]:
         assert all(cell and "|" not in cell and "\n" not in cell for cell in row)
+
+
+SOURCES = [*ROOT.glob("src/assay/**/*.py"), *ROOT.glob("packages/**/*.py")]
+
+
+def test_code_asks_for_rules_and_never_for_the_program_that_has_them() -> None:
+    old = re.compile(r"like_lm_eval|like_sygra|like_pandas|lenient|\bcompat [!=]= ")
+    assert [str(file) for file in SOURCES if old.search(file.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("package", ["statistics", "groups"])
+def test_statistics_and_groups_know_no_dialect(package: str) -> None:
+    """The loader writes what they need into their configuration."""
+    files = [file for file in SOURCES if file.parent.name == package]
+    assert files
+    assert [file.name for file in files if "dialect" in file.read_text(encoding="utf-8").lower()] == []

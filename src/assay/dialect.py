@@ -33,7 +33,7 @@ UNIT_METRICS, AGGREGATORS, REPORTS = "unit metrics", "aggregator metrics", "repo
 """The tables of differences; RUN and DATA are one in docs/lm-eval.md."""
 
 
-class Difference(NamedTuple):
+class Deviation(NamedTuple):
     """A row in a table of differences: what the other program does, and what assay does."""
 
     subject: str
@@ -41,7 +41,7 @@ class Difference(NamedTuple):
     ours: str
 
 
-def rule(table: str, *rows: Difference, holds_in: tuple[str, ...]) -> bool:
+def rule(table: str, *rows: Deviation, holds_in: tuple[str, ...]) -> bool:
     """Declare a rule of a dialect: it is off in assay's own, and on in those named. Its rows appear in a table of differences."""
     return field(default=False, metadata={"table": table, "rows": rows, "holds_in": holds_in})
 
@@ -53,12 +53,12 @@ class Dialect:
     # --- files -------------------------------------------------------------------------------------------------------
     keeps_last_of_equal_keys: bool = rule(
         CATALOG,
-        Difference("duplicate keys", "the last wins silently", "rejected"),
+        Deviation("duplicate keys", "the last wins silently", "rejected"),
         holds_in=IN_FILES,
     )
     takes_misspelled_keys_for_parameters: bool = rule(
         CATALOG,
-        Difference(
+        Deviation(
             "misspelled keys of metrics and filters (`agregation: mean`)",
             "parameters of the function",
             "rejected, with the nearest key",
@@ -67,34 +67,34 @@ class Dialect:
     )
     accepts_invalid_values: bool = rule(
         CATALOG,
-        Difference(
+        Deviation(
             "values of another type, null for a default, values that a key does not have", "accepted", "rejected"
         ),
         holds_in=IN_FILES,
     )
     takes_name_from_include: bool = rule(
         CATALOG,
-        Difference(
+        Deviation(
             "a file whose `task` is only in its include", "the included task, defined twice", "a template, not listed"
         ),
         holds_in=IN_FILES,
     )
     accepts_spaces_in_names: bool = rule(
-        CATALOG, Difference("spaces in the name of a task or group", "accepted", "rejected"), holds_in=IN_FILES
+        CATALOG, Deviation("spaces in the name of a task or group", "accepted", "rejected"), holds_in=IN_FILES
     )
     accepts_misplaced_keys: bool = rule(
         CATALOG,
-        Difference("`group` in a task file, `tag` in a group", "accepted, without effect", "rejected"),
+        Deviation("`group` in a task file, `tag` in a group", "accepted, without effect", "rejected"),
         holds_in=IN_FILES,
     )
     keeps_first_of_equal_files: bool = rule(
         CATALOG,
-        Difference("two files of a folder with one name", "the first that is found", "rejected, with both paths"),
+        Deviation("two files of a folder with one name", "the first that is found", "rejected, with both paths"),
         holds_in=IN_FILES,
     )
     notes_what_cannot_run: bool = rule(
         CATALOG,
-        Difference(
+        Deviation(
             "a task without data, with missing files, or with documents that cannot be asked",
             "found when it is run",
             "`validate` reports an error",
@@ -103,7 +103,7 @@ class Dialect:
     )
     has_lm_evals_generate_format: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "`TASK@generate` (lm-eval 0.5)",
             "the first line, at most 32 tokens, compared as a whole",
             "256 tokens, of which the stated choice counts",
@@ -114,17 +114,17 @@ class Dialect:
     # --- data --------------------------------------------------------------------------------------------------------
     gives_columns_one_type: bool = rule(
         DATA,
-        Difference("numbers in json data", "a column with 2 and 0.5 gives 2.0 and 0.5", "as written"),
+        Deviation("numbers in json data", "a column with 2 and 0.5 gives 2.0 and 0.5", "as written"),
         holds_in=IN_LM_EVAL,
     )
     rounds_large_integers: bool = rule(
         DATA,
-        Difference("integers beyond 64 bits in json data", "floats", "texts of all digits"),
+        Deviation("integers beyond 64 bits in json data", "floats", "texts of all digits"),
         holds_in=IN_BOTH,
     )
     reads_csv_as_pandas: bool = rule(
         DATA,
-        Difference(
+        Deviation(
             "csv data",
             "as pandas: `007` is 7, `1.50` is 1.5, integers in a column with a gap become 1.0, `true` is True, "
             "the text `NA` is null",
@@ -134,17 +134,17 @@ class Dialect:
     )
     keeps_python_objects: bool = rule(
         DATA,
-        Difference("dates, decimals, NaN in Parquet data, and lm-eval's hub data", "Python objects", "text; null"),
+        Deviation("dates, decimals, NaN in Parquet data, and lm-eval's hub data", "Python objects", "text; null"),
         holds_in=IN_BOTH,
     )
     drops_last_window: bool = rule(
-        DATA, Difference("`CombineRecords`", "leaves out the last full window", "returns it"), holds_in=IN_SYGRA
+        DATA, Deviation("`CombineRecords`", "leaves out the last full window", "returns it"), holds_in=IN_SYGRA
     )
 
     # --- prompts -----------------------------------------------------------------------------------------------------
     draws_examples_from_evaluated_split: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "few-shot examples from the evaluated split",
             "with the validation split, a document may be its own example",
             "never",
@@ -153,14 +153,14 @@ class Dialect:
     )
     draws_examples_for_selection_alone: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "few-shot examples with `--samples`", "drawn for the selected documents only", "those of the full run"
         ),
         holds_in=IN_LM_EVAL,
     )
     ignores_fewshot_indices: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "`fewshot_config.fewshot_indices`",
             "ignored: examples come from the whole split",
             "only these rows are used",
@@ -168,21 +168,21 @@ class Dialect:
         holds_in=IN_LM_EVAL,
     )
     zero_shots_block_num_fewshot: bool = rule(
-        RUN, Difference("`num_fewshot: 0`", "blocks `--num_fewshot`", "an ordinary default"), holds_in=IN_LM_EVAL
+        RUN, Deviation("`num_fewshot: 0`", "blocks `--num_fewshot`", "an ordinary default"), holds_in=IN_LM_EVAL
     )
     counts_shots_of_rolling_tasks: bool = rule(
         RUN,
-        Difference("`n-shot` of rolling tasks", "`--num_fewshot`, which has no effect on them", "0"),
+        Deviation("`n-shot` of rolling tasks", "`--num_fewshot`, which has no effect on them", "0"),
         holds_in=IN_LM_EVAL,
     )
     prepares_unused_examples: bool = rule(
         RUN,
-        Difference("`process_docs` of the few-shot split", "called without examples, too", "called for examples"),
+        Deviation("`process_docs` of the few-shot split", "called without examples, too", "called for examples"),
         holds_in=IN_LM_EVAL,
     )
     keeps_one_random_stream: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "random numbers in helper code",
             "one stream: numbers depend on the tasks before",
             "independent of other tasks",
@@ -191,7 +191,7 @@ class Dialect:
     )
     puts_system_instruction_before_question: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "`--system_instruction` without a chat template",
             "directly before the question: `Be brief.Q: …`",
             "a blank line between",
@@ -200,7 +200,7 @@ class Dialect:
     )
     sends_mistakes_as_written: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "unknown column names, a quoted `!function`, a target that is none of the columns",
             "sent as written",
             "rejected before the run, with the nearest name",
@@ -209,36 +209,36 @@ class Dialect:
     )
     sends_templates_in_lists: bool = rule(
         RUN,
-        Difference("templates inside a list of choices", "sent as written", "filled"),
+        Deviation("templates inside a list of choices", "sent as written", "filled"),
         holds_in=IN_LM_EVAL,
     )
     writes_none_for_null: bool = rule(
         RUN,
-        Difference("null where a text is expected", '"None"', "failed document, counted and reported"),
+        Deviation("null where a text is expected", '"None"', "failed document, counted and reported"),
         holds_in=IN_LM_EVAL,
     )
     takes_digits_for_text: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "a target of digits that is none of the choices (`'2'`)", "a text, so scored 0", "the index of a choice"
         ),
         holds_in=IN_LM_EVAL,
     )
     breaks_unaskable_tasks: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "a column that no document has", "the task fails in the run", "rejected before the run, with the place"
         ),
         holds_in=IN_FILES,
     )
     accepts_equal_prompts: bool = rule(
         RUN,
-        Difference("all documents are asked the same", "accepted", "rejected before the run"),
+        Deviation("all documents are asked the same", "accepted", "rejected before the run"),
         holds_in=IN_FILES,
     )
     numbers_documents_by_request: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "document numbers with `--samples`",
             "the n-th document gets the n-th requested number",
             "its own number",
@@ -248,11 +248,11 @@ class Dialect:
 
     # --- scores ------------------------------------------------------------------------------------------------------
     scores_first_repeat: bool = rule(
-        RUN, Difference("repeats without filters", "the first answer", "all answers"), holds_in=IN_FILES
+        RUN, Deviation("repeats without filters", "the first answer", "all answers"), holds_in=IN_FILES
     )
     aggregates_repeats_together: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "repeats of a metric that hands pairs to its aggregation (`f1`, `mcc`)",
             "one pair, with a list of all answers",
             "aggregated for each repeat, then averaged",
@@ -261,32 +261,32 @@ class Dialect:
     )
     calls_metrics_as_lm_eval: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "parameters of a custom metric",
             "a pair for any single one; else `references` and `predictions`, a list of one of each",
             "by their names: all references or one, an answer or a list of one; others are rejected",
         ),
-        Difference("a custom metric of repeats", "all in one call", "one call each"),
+        Deviation("a custom metric of repeats", "all in one call", "one call each"),
         holds_in=IN_FILES,
     )
     ignores_kwargs_of_pairs: bool = rule(
         RUN,
-        Difference("`kwargs` that a metric of a pair does not have", "dropped", "rejected before the run"),
+        Deviation("`kwargs` that a metric of a pair does not have", "dropped", "rejected before the run"),
         holds_in=IN_FILES,
     )
     ignores_kwargs_of_likelihoods: bool = rule(
         RUN,
-        Difference("`kwargs` that a metric of log-likelihoods does not have", "dropped", "rejected before the run"),
+        Deviation("`kwargs` that a metric of log-likelihoods does not have", "dropped", "rejected before the run"),
         holds_in=IN_FILES,
     )
     accepts_kwargs_of_other_types: bool = rule(
         RUN,
-        Difference("`kwargs` of a metric of another type", "accepted", "rejected before the run"),
+        Deviation("`kwargs` of a metric of another type", "accepted", "rejected before the run"),
         holds_in=IN_FILES,
     )
     computes_f1_of_texts: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "metric `f1` over answers that are texts",
             "accepted; it is of the classes 0 and 1",
             "rejected before the run",
@@ -295,19 +295,19 @@ class Dialect:
     )
     applies_text_filters_to_likelihoods: bool = rule(
         RUN,
-        Difference("a filter of texts over log-likelihoods", "accepted", "rejected before the run"),
+        Deviation("a filter of texts over log-likelihoods", "accepted", "rejected before the run"),
         holds_in=IN_FILES,
     )
     accepts_what_is_not_computed: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "a scorer beside `process_results`, a filter without a metric", "accepted, without effect", "rejected"
         ),
         holds_in=IN_FILES,
     )
     takes_whole_answer_for_first_token: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "scorer `first_token` without a format (lm-eval 0.5)",
             "the whole answer is compared",
             "the choice that the answer states",
@@ -316,7 +316,7 @@ class Dialect:
     )
     keeps_last_of_equal_rows: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "two filters, metrics or scores with the same name",
             "the later replaces the earlier",
             "rejected, with both locations; if user code returns them, failed documents",
@@ -325,17 +325,17 @@ class Dialect:
     )
     accepts_two_directions: bool = rule(
         RUN,
-        Difference("one metric with two values of `higher_is_better`", "the later counts", "rejected before the run"),
+        Deviation("one metric with two values of `higher_is_better`", "the later counts", "rejected before the run"),
         holds_in=IN_FILES,
     )
     accepts_any_row_name: bool = rule(
         RUN,
-        Difference("names of scores that results read otherwise (`a,b`, `acc_stderr`)", "accepted", "failed documents"),
+        Deviation("names of scores that results read otherwise (`a,b`, `acc_stderr`)", "accepted", "failed documents"),
         holds_in=IN_FILES,
     )
     leaves_out_missing_scores: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "a score that `process_results` or a metric does not return for a document",
             "left out of the mean",
             "failed document, counted and reported",
@@ -344,7 +344,7 @@ class Dialect:
     )
     scores_nan: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "a score that is NaN",
             "the mean is NaN",
             "the document fails in that row, with the reason; `nanmean` accepts NaN",
@@ -353,26 +353,24 @@ class Dialect:
     )
     scores_zero_without_right_choice: bool = rule(
         RUN,
-        Difference("target not among the choices", "scored 0", "failed document, counted and reported"),
+        Deviation("target not among the choices", "scored 0", "failed document, counted and reported"),
         holds_in=IN_LM_EVAL,
     )
     takes_empty_target_list_for_one_target: bool = rule(
         RUN,
-        Difference(
-            "an empty list of targets", "one target, the empty list", "several targets, of which there are none"
-        ),
+        Deviation("an empty list of targets", "one target, the empty list", "several targets, of which there are none"),
         holds_in=IN_LM_EVAL,
     )
     compares_numbers_with_texts: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "numbers in a list of references", "numbers, which equal no text", "as texts, where the answer is one"
         ),
         holds_in=IN_LM_EVAL,
     )
     counts_any_right_reference: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "multiple references with a custom metric",
             "1 if any value is not 0, otherwise 0",
             "the best: the largest, or smallest with `higher_is_better: false`; named values separately",
@@ -381,19 +379,19 @@ class Dialect:
     )
     counts_only_generated_predictions: bool = rule(
         RUN,
-        Difference("`--predict_only`", "counts only documents of generation tasks", "counts all documents"),
+        Deviation("`--predict_only`", "counts only documents of generation tasks", "counts all documents"),
         holds_in=IN_LM_EVAL,
     )
     scores_classes_in_predict_only: bool = rule(
         RUN,
-        Difference("`--predict_only` with class tasks", "they are still scored", "scores none"),
+        Deviation("`--predict_only` with class tasks", "they are still scored", "scores none"),
         holds_in=IN_LM_EVAL,
     )
 
     # --- numbers of tasks and groups ---------------------------------------------------------------------------------
     has_lm_evals_standard_errors: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "standard errors",
             '"N/A" for many metrics (Brier score, rolling perplexities, custom aggregations); bootstrap without the '
             "factor √(n/(n−1))",
@@ -404,12 +402,12 @@ class Dialect:
     )
     averages_groups_as_lm_eval: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "standard errors of groups",
             "size-weighted means: pooled, which adds the spread between sizes",
             "exact: by strata, with a document shared by members as one draw",
         ),
-        Difference(
+        Deviation(
             "group weights",
             "all scored documents of a task, even if some lack the metric",
             "documents that have the metric",
@@ -418,7 +416,7 @@ class Dialect:
     )
     drops_members_without_metric: bool = rule(
         RUN,
-        Difference(
+        Deviation(
             "group metric missing from members",
             "those members are dropped silently",
             "rejected before the run without `missing: skip`; in lm-eval's own folder they are dropped and counted",
@@ -429,7 +427,7 @@ class Dialect:
     # --- unit metrics ------------------------------------------------------------------------------------------------
     wraps_mappings_as_text: bool = rule(
         UNIT_METRICS,
-        Difference(
+        Deviation(
             "golden or predicted mapping",
             'wrapped in `{"text": …}`, so boxes and scrolls are unreadable',
             "compared as it is",
@@ -438,12 +436,12 @@ class Dialect:
     )
     reads_missing_values_as_text: bool = rule(
         UNIT_METRICS,
-        Difference(
+        Deviation(
             "golden value missing or unreadable",
             "an empty text, or a wrong answer",
             "the record fails with an error; wrong for a metric object that helper code makes",
         ),
-        Difference(
+        Deviation(
             "predicted value missing",
             'an empty text, equal to another missing one; `None` is the text "None"',
             "wrong, equal to nothing",
@@ -451,18 +449,18 @@ class Dialect:
         holds_in=IN_SYGRA,
     )
     takes_errors_for_wrong_answers: bool = rule(
-        UNIT_METRICS, Difference("a metric raises", "wrong answer", "the record fails"), holds_in=IN_SYGRA
+        UNIT_METRICS, Deviation("a metric raises", "wrong answer", "the record fails"), holds_in=IN_SYGRA
     )
     ignores_frequent_letters: bool = rule(
         UNIT_METRICS,
-        Difference(
+        Deviation(
             "texts of 200 or more letters (`typed_value_match`)", "frequent letters are ignored", "all letters count"
         ),
         holds_in=IN_SYGRA,
     )
     compares_whole_mappings: bool = rule(
         UNIT_METRICS,
-        Difference(
+        Deviation(
             "`exact_match` without `key`",
             "compares the texts of the whole mappings",
             "of a lone `text` its value; a golden list means any of them",
@@ -471,7 +469,7 @@ class Dialect:
     )
     loses_unfinished_records: bool = rule(
         UNIT_METRICS,
-        Difference(
+        Deviation(
             "an agent that does not finish in `max_turns`",
             "the record fails",
             "not solved, measured or failed, as `at_max_turns` says",
@@ -482,18 +480,18 @@ class Dialect:
     # --- aggregator metrics ------------------------------------------------------------------------------------------
     averages_classes_as_sygra: bool = rule(
         AGGREGATORS,
-        Difference(
+        Deviation(
             "`average_precision`",
             "mean over predicted classes",
             "mean over all classes that occur, as scikit-learn's `macro`",
         ),
-        Difference("`average_recall`", "mean over golden classes", "mean over all classes that occur"),
-        Difference(
+        Deviation("`average_recall`", "mean over golden classes", "mean over all classes that occur"),
+        Deviation(
             "`average_f1_score`",
             "harmonic mean of both averages (constant answer, 5 classes: 0.20)",
             "mean of the classes' F1 (0.067)",
         ),
-        Difference(
+        Deviation(
             "classes",
             "case-sensitive, unlike correctness (`Music` and `music` are two)",
             "as the unit metric distinguishes texts; `labels:` selects classes",
@@ -502,17 +500,17 @@ class Dialect:
     )
     pools_attempts: bool = rule(
         AGGREGATORS,
-        Difference(
+        Deviation(
             "`pass@k`",
             "all records are attempts at one problem; 0 if k exceeds them",
             "unbiased, per problem (`group_by:`); null with a warning if a problem has fewer attempts",
         ),
-        Difference("`pass^k`", "the rate to the power k", "per problem, all ways to draw k attempts"),
+        Deviation("`pass^k`", "the rate to the power k", "per problem, all ways to draw k attempts"),
         holds_in=IN_SYGRA,
     )
     takes_unnamed_steps_for_one: bool = rule(
         AGGREGATORS,
-        Difference(
+        Deviation(
             "`step_efficiency`",
             "records without ids are one step; attempts without a number are first ones",
             "error; attempts are numbered in order; `group_by:` names other columns",
@@ -520,40 +518,38 @@ class Dialect:
         holds_in=IN_SYGRA,
     )
     scores_nothing_as_zero: bool = rule(
-        AGGREGATORS, Difference("`accuracy` of no unit results", "0.0", "no number"), holds_in=IN_SYGRA
+        AGGREGATORS, Deviation("`accuracy` of no unit results", "0.0", "no number"), holds_in=IN_SYGRA
     )
     aggregates_first_column_alone: bool = rule(
         AGGREGATORS,
-        Difference("`unit_metrics_results` with more than one column", "the first", "each, as `<column>-<name>`"),
+        Deviation("`unit_metrics_results` with more than one column", "the first", "each, as `<column>-<name>`"),
         holds_in=IN_SYGRA,
     )
 
     # --- records and reports -----------------------------------------------------------------------------------------
     accepts_lambdas_without_declared_keys: bool = rule(
         REPORTS,
-        Difference("a lambda that does not write one of its `output_keys`", "null", "the record fails"),
+        Deviation("a lambda that does not write one of its `output_keys`", "null", "the record fails"),
         holds_in=IN_SYGRA,
     )
     writes_null_for_unknown_keys: bool = rule(
         REPORTS,
-        Difference(
-            "an `output_map` from a key that neither the data nor a node has", "null", "rejected before the run"
-        ),
+        Deviation("an `output_map` from a key that neither the data nor a node has", "null", "rejected before the run"),
         holds_in=IN_SYGRA,
     )
     hides_trajectories: bool = rule(
         REPORTS,
-        Difference("an agent without an `output_map`", "only its answer", "its trajectory is in the output, too"),
+        Deviation("an agent without an `output_map`", "only its answer", "its trajectory is in the output, too"),
         holds_in=IN_SYGRA,
     )
     reports_without_records: bool = rule(
         REPORTS,
-        Difference("data without records", "a report with the status `no_data`", "an error: there is nothing to run"),
+        Deviation("data without records", "a report with the status `no_data`", "an error: there is nothing to run"),
         holds_in=IN_SYGRA,
     )
     counts_records_alone: bool = rule(
         REPORTS,
-        Difference(
+        Deviation(
             "counts",
             "`total_records`",
             "also `requested`, `ok`, `failed`, `skipped`, and `without_result` if numbers miss records",
@@ -562,7 +558,7 @@ class Dialect:
     )
     reports_success_despite_failures: bool = rule(
         REPORTS,
-        Difference(
+        Deviation(
             "failed records",
             "a row of nulls, or a wrong answer if a post-processor converts the error; status `success`",
             "left out, reported, status `incomplete`. `--compat sygra`: left out, not reported, status `success`, exit "
@@ -572,7 +568,7 @@ class Dialect:
     )
     loses_report_to_one_error: bool = rule(
         REPORTS,
-        Difference(
+        Deviation(
             "one aggregator fails",
             "status `fatal_error`, all results lost",
             "its entry is `error`, status `incomplete`; `fatal_error` only if all fail",
@@ -581,7 +577,7 @@ class Dialect:
     )
     keeps_last_of_equal_results: bool = rule(
         REPORTS,
-        Difference(
+        Deviation(
             "two entries with the same name",
             "over columns `*_result`, the second overwrites the first; newer: `<column>-<name>`",
             "over two columns, `<column>-<name>` each; over one, rejected before the run: rename with `as:`",
@@ -594,35 +590,33 @@ class Dialect:
         return (entry.name for entry in fields(self) if getattr(self, entry.name))
 
 
-NOT_REPRODUCED: dict[str, dict[str, tuple[Difference, ...]]] = {
+NOT_REPRODUCED: dict[str, dict[str, tuple[Deviation, ...]]] = {
     COMPAT_LM_EVAL: {
         CATALOG: (
-            Difference(
+            Deviation(
                 "unknown names in a group",
                 "become inline tasks that fail when data is loaded",
                 "rejected, with the nearest names",
             ),
-            Difference("groups that contain each other", "RecursionError", "rejected, with the cycle"),
-            Difference("`task: name` (not a list) in a group", "a group without members", "a group of one"),
-            Difference("settings of nested groups", "the outer group's defaults win", "the nearest to the task wins"),
-            Difference("two groups share a task", '"Duplicate task"', "one task, in both"),
-            Difference(
-                "one task with different overrides", "the second replaces the first", "two tasks, `group::task`"
-            ),
-            Difference("files that fail to load", "skipped", "listed as broken, with the reason"),
-            Difference("one file included in two ways", '"Include cycle"', "allowed; only cycles are rejected"),
-            Difference("`--include_path a:b`, `ls --pattern`", "documented, missing", "work"),
+            Deviation("groups that contain each other", "RecursionError", "rejected, with the cycle"),
+            Deviation("`task: name` (not a list) in a group", "a group without members", "a group of one"),
+            Deviation("settings of nested groups", "the outer group's defaults win", "the nearest to the task wins"),
+            Deviation("two groups share a task", '"Duplicate task"', "one task, in both"),
+            Deviation("one task with different overrides", "the second replaces the first", "two tasks, `group::task`"),
+            Deviation("files that fail to load", "skipped", "listed as broken, with the reason"),
+            Deviation("one file included in two ways", '"Include cycle"', "allowed; only cycles are rejected"),
+            Deviation("`--include_path a:b`, `ls --pattern`", "documented, missing", "work"),
         ),
         RUN: (
-            Difference("`group_select` beyond the matches", "IndexError", "`[invalid]`"),
-            Difference("`doc_to_image`, `doc_to_audio`", "sent to models that accept them", "rejected: text only"),
-            Difference("`hf`: BOS token in rolling perplexities", "twice if the tokenizer adds it", "once"),
-            Difference(
+            Deviation("`group_select` beyond the matches", "IndexError", "`[invalid]`"),
+            Deviation("`doc_to_image`, `doc_to_audio`", "sent to models that accept them", "rejected: text only"),
+            Deviation("`hf`: BOS token in rolling perplexities", "twice if the tokenizer adds it", "once"),
+            Deviation(
                 "`hf`: `--apply_chat_template NAME`",
                 "recorded, but the default template is used",
                 "that template; rejected if missing",
             ),
-            Difference(
+            Deviation(
                 "`hf`: `top_k`, `repetition_penalty` … in `generation_config.json`",
                 "apply unless the task overrides them",
                 "ignored: the task decides",
@@ -631,48 +625,48 @@ NOT_REPRODUCED: dict[str, dict[str, tuple[Difference, ...]]] = {
     },
     COMPAT_SYGRA: {
         UNIT_METRICS: (
-            Difference("result", "a verdict", "a verdict and a `score`, so similarities can be averaged"),
-            Difference(
+            Deviation("result", "a verdict", "a verdict and a `score`, so similarities can be averaged"),
+            Deviation(
                 "field of a result",
                 "`<metric>_result`; newer: `<metric>`",
                 "`<metric>_result`; `<metric>` if in the node's `output_keys`; any name with `as:`",
             ),
-            Difference("`difference_percent` of `scroll_amount` with target 0", "`Infinity`, invalid JSON", "null"),
-            Difference(
+            Deviation("`difference_percent` of `scroll_amount` with target 0", "`Infinity`, invalid JSON", "null"),
+            Deviation(
                 "`fuzzy_match`, `action_within_bbox.tolerance`, `typed_value_match.case_sensitive`",
                 "documented, missing",
                 "available",
             ),
-            Difference(
+            Deviation(
                 "other metrics",
                 "–",
                 "every metric of assay with one number per answer, by name; correct if perfect, or at least `threshold`",
             ),
-            Difference("`golden_text` and `predicted_text` in the metadata", "as written", "as compared"),
-            Difference("unknown parameters", "ignored", "rejected, with the nearest name"),
-            Difference(
+            Deviation("`golden_text` and `predicted_text` in the metadata", "as written", "as compared"),
+            Deviation("unknown parameters", "ignored", "rejected, with the nearest name"),
+            Deviation(
                 "a metric configured twice in a node",
                 "the second overwrites the first",
                 "rejected, unless `as:` renames one",
             ),
         ),
         AGGREGATORS: (
-            Difference("`pass_at_k`", "documented, missing", "alias of `pass@k`"),
-            Difference(
+            Deviation("`pass_at_k`", "documented, missing", "alias of `pass@k`"),
+            Deviation(
                 "other aggregators",
                 "–",
                 "every aggregation of assay, by name: over scores, or golden and predicted values",
             ),
         ),
         REPORTS: (
-            Difference(
+            Deviation(
                 "names of results",
                 "`<name>`; newer: `<column>-<name>`",
                 "`<name>`; `<column>-<name>` with `field_names: true` in the processor's `params`",
             ),
-            Difference("`timestamp` (newer)", "in the summary", "in the run's manifest"),
-            Difference("unknown metrics, parameters, columns", "found after the run", "found before"),
-            Difference("output in JSONL, or larger than memory", "no report", "read once, record by record"),
+            Deviation("`timestamp` (newer)", "in the summary", "in the run's manifest"),
+            Deviation("unknown metrics, parameters, columns", "found after the run", "found before"),
+            Deviation("output in JSONL, or larger than memory", "no report", "read once, record by record"),
         ),
     },
 }
