@@ -30,7 +30,7 @@ from assay.registry import Table
 from assay.samples.formats import FORMATS, LM_EVALS_GENERATE, apply_format, choose_format, format_from_mapping
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.settings import Resolve
-from assay.tasks.task import Task, group_rules
+from assay.tasks.task import Task, set_group_rules
 from assay.user_code import UserCodeError, user_code
 
 Config = TypeVar("Config", TaskConfig, GroupConfig)
@@ -271,7 +271,7 @@ class _Builder:
         group = self._new_group(self._kind(config, node), config)
         group.resolve = self.resolve
         group.name, group.fields = meaning.key, node.fields
-        group.config = replace(group.config, rules=group_rules(group, OURS))
+        set_group_rules(group, OURS)
         group.skipped = dict(node.skipped)
         group.alias = _alias(meaning, "group_alias") or (
             meaning.key if node.registered else meaning.key.rpartition("::")[2]

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from inspect import signature
 
 from assay.config.option import YAMLMapping
@@ -17,7 +16,7 @@ from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
 from assay.scoring.metrics.table import METRICS
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Resolve
-from assay.tasks.task import Task, group_rules
+from assay.tasks.task import Task, set_group_rules
 from assay.user_code import user_code
 
 SMALL_LIMIT = 512
@@ -124,7 +123,7 @@ def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], reso
     known = {task.task.name: MemberAnswers(task.rows(), task.answers(), task.repeats) for task in tasks}
     problems: list[Problem] = []
     for group in groups:
-        group.config = replace(group.config, rules=group_rules(group, dialect))
+        set_group_rules(group, dialect)
         wrong = group_problems(group, resolve, known)
         problems += wrong
         if not wrong:

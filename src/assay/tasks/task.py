@@ -1,6 +1,7 @@
 """A task: its configuration, where it belongs, and how it scores instances that it is handed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,20 +33,21 @@ def task_dialect(task: "Task", compat: str | None) -> Dialect:
     return join(dialect_of(compat), task.fields.dialect)
 
 
-def group_rules(group: Group[TaskT], dialect: Dialect) -> GroupRules:
-    """Return how the numbers of a group are computed, by the dialect of the run and that of the group's file."""
+def set_group_rules(group: Group[TaskT], dialect: Dialect) -> None:
+    """Write into a group's configuration how its numbers are computed, by the dialect of the run and that of the group's file."""
     dialect = join(dialect, group.fields.dialect)
     entries = group.config.aggregate_metric_list or ()
     own_code = group.computes_own_numbers or group.config.group_scorer is not None
-    is_lm_evals = not own_code and all(
-        entry.aggregation == "mean" for entry in entries
-    )  # as far as lm-eval's groups go
-    return GroupRules(
+    # lm-eval has means alone: what else a group computes is computed as always
+    is_lm_evals = not own_code and all(entry.aggregation == "mean" for entry in entries)
+    rules = GroupRules(
         missing="skip" if dialect.drops_members_without_metric else "error",
         row_names="any" if dialect.accepts_any_row_name else "checked",
         equal_rows="last" if dialect.keeps_last_of_equal_rows else "error",
         means="pooled" if dialect.averages_groups_as_lm_eval and is_lm_evals else "exact",
     )
+    if rules != group.config.rules:  # another configuration makes another aggregator, and a user may hold this one
+        group.config = replace(group.config, rules=rules)
 
 
 def not_a_task_class(task: "Task") -> Problem:
