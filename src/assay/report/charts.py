@@ -30,12 +30,14 @@ from assay.report.drawing import (
 if TYPE_CHECKING:
     from assay.statistics.calibration import CurvePoint
 
-WIDTH, CARD_WIDTH, EDGE = 720.0, 360.0, 14.0
-"""Width of a sheet, of one beside others on a page, and the space at its edges."""
+WIDTH, PART_WIDTH, CARD_WIDTH = 720.0, 600.0, 360.0
+"""Widths of a sheet, of a chart among the texts of a page, and of one beside others."""
+EDGE = 14.0
+"""The space at the edges of a sheet."""
 TITLE, TEXT, SMALL = 15.0, 12.0, 11.0
 """Sizes of texts."""
-GUTTER = 22.0
-"""The space between panels."""
+GUTTER, PANEL_GAP = 22.0, 16.0
+"""The space between panels: beside and below each other."""
 BOLD = 1.15
 """By what factor bold texts are wider."""
 CAP = 3.5
@@ -183,6 +185,7 @@ class Chart:
     legend: Sequence[str] = ()
     notes: Sequence[str] = ()
     width: float = WIDTH
+    edge: float = EDGE
     label: str = ""
 
 
@@ -278,12 +281,13 @@ def round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 def draw(chart: Chart) -> Drawing:
     """The chart as a drawing."""
-    room, top = chart.width - 2 * EDGE, EDGE
+    edge = chart.edge
+    room, top = chart.width - 2 * edge, edge
     shapes: list[Shape] = []
     if chart.title:
-        shapes.append(Label(EDGE, top + TITLE, fitted(chart.title, room / BOLD, TITLE), "start", TITLE, bold=True))
+        shapes.append(Label(edge, top + TITLE, fitted(chart.title, room / BOLD, TITLE), "start", TITLE, bold=True))
         top += TITLE + 12
-    legend, top = _legend(chart.legend, top, chart.width)
+    legend, top = _legend(chart.legend, edge, top, chart.width - edge)
     shapes += legend
     columns = _columns(chart.panels)
     wide = (room - (columns - 1) * GUTTER) / columns
@@ -291,17 +295,23 @@ def draw(chart: Chart) -> Drawing:
     for start in range(0, len(names), columns):
         bottoms = []
         for column, (panel, name) in enumerate(list(zip(chart.panels, names, strict=True))[start : start + columns]):
-            left = EDGE + column * (wide + GUTTER)
+            left = edge + column * (wide + GUTTER)
             if name:
                 shapes.append(Label(left, top + TEXT, name, bold=True))
             own, bottom = _panel(panel, left, top + (TEXT + 10 if name else 0.0), wide)
             shapes += own
             bottoms.append(bottom)
-        top = max(bottoms) + 16
+        top = max(bottoms) + PANEL_GAP
+    top -= 0 if chart.notes else PANEL_GAP
     for note in chart.notes:
-        shapes.append(Label(EDGE, top + SMALL, fitted(note, room, SMALL), "start", SMALL, "faint"))
+        shapes.append(Label(edge, top + SMALL, fitted(note, room, SMALL), "start", SMALL, "faint"))
         top += SMALL + 5
-    return Drawing(chart.width, math.ceil(top + EDGE - 6), chart.label or chart.title, _description(chart), shapes)
+    return Drawing(chart.width, math.ceil(top + edge), chart.label or chart.title, _description(chart), shapes)
+
+
+def draw_part(panel: AnyPanel, label: str, width: float = PART_WIDTH) -> Drawing:
+    """A panel as a part of a page, which has the title and the space around it."""
+    return draw(Chart("", [panel], width=width, edge=2.0, label=label))
 
 
 def _columns(panels: Sequence[AnyPanel]) -> int:
@@ -379,17 +389,17 @@ def style_of(number: int) -> tuple[str, str]:
     return f"series{number % SERIES}", SHAPES[number % len(SHAPES)]
 
 
-def _legend(names: Sequence[str], top: float, width: float) -> tuple[list[Shape], float]:
+def _legend(names: Sequence[str], begin: float, top: float, end: float) -> tuple[list[Shape], float]:
     """The names of series with their marks, in as many lines as they need."""
     if len(names) < 2:
         return [], top
     shapes: list[Shape] = []
-    left = EDGE
+    left = begin
     for number, name in enumerate(names):
-        text = fitted(name, width - 2 * EDGE - 20)
+        text = fitted(name, end - begin - 20)
         wide = text_width(text) + 34
-        if left > EDGE and left + wide > width - EDGE:
-            left, top = EDGE, top + 18
+        if left > begin and left + wide > end:
+            left, top = begin, top + 18
         color, shape = style_of(number)
         shapes += [mark(shape, left + 5, top + 8, color), Label(left + 15, top + 12, text)]
         left += wide
@@ -423,7 +433,7 @@ def _rows_panel(panel: Panel, left: float, top: float, wide: float) -> tuple[lis
     lane = 11.0 if len(panel.series) > 1 else 18.0
     tall = max(18.0, lane * len(panel.series) + 6)
     floor = top + tall * len(panel.rows)
-    shapes += _value_ticks_across(panel, axis, top, floor)
+    shapes += _value_ticks_across(panel, axis, left, top, floor)
     if len(panel.series) > 1:
         shapes += [
             Stroke([(left, top + tall * row), (left + wide, top + tall * row)], "grid") for row in range(len(names))
@@ -440,15 +450,15 @@ def _rows_panel(panel: Panel, left: float, top: float, wide: float) -> tuple[lis
     return shapes, floor + 36
 
 
-def _value_ticks_across(panel: Panel, axis: Axis, top: float, floor: float) -> Iterator[Shape]:
+def _value_ticks_across(panel: Panel, axis: Axis, left: float, top: float, floor: float) -> Iterator[Shape]:
     for value, text in _ticks_that_fit(axis, 6):
         yield Stroke([(axis(value), top), (axis(value), floor)], "grid")
         yield Label(axis(value), floor + 15, text, "middle", SMALL, "faint")
     yield Stroke([(axis.first, floor), (axis.last, floor)], "rule")
     if panel.zero:
-        yield Stroke([(axis(0.0), top), (axis(0.0), floor)], "rule", 1.2)
+        yield Stroke([(axis(0.0), top), (axis(0.0), floor)], "faint")
     middle, half = (axis.first + axis.last) / 2, text_width(panel.value_label) / 2
-    wide = axis.last - EDGE
+    wide = axis.last - left
     at: tuple[float, Anchor] = (middle, "middle") if middle + half <= axis.last else (axis.last, "end")
     yield Label(at[0], floor + 31, fitted(panel.value_label, wide), at[1])
 
@@ -500,7 +510,7 @@ def _curve_panel(panel: Panel, left: float, top: float, wide: float) -> tuple[li
     shapes += _place_ticks(panel, across, floor)
     shapes.append(Label(left + 9, (top + floor) / 2, fitted(panel.value_label, floor - top), "middle", upward=True))
     if panel.diagonal:
-        shapes.append(Stroke([(across(0.0), values(0.0)), (across(1.0), values(1.0))], "rule", dashed=True))
+        shapes.append(Stroke([(across(0.0), values(0.0)), (across(1.0), values(1.0))], "faint", dashed=True))
     apart = 0.0 if panel.diagonal else 5.0  # so that intervals at one place do not hide each other
     for place, series in enumerate(panel.series):
         shapes += _curve(series, across, values, (place - (len(panel.series) - 1) / 2) * apart)

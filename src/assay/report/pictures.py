@@ -26,6 +26,7 @@ from assay.report.charts import (
     Series,
     TickMaker,
     draw,
+    draw_part,
     interval_text,
     reliability_panel,
     reliability_points,
@@ -205,7 +206,7 @@ def _rows(line: ResultLine, metric: str | None) -> list[ResultRow]:
     return [row for row in line.numbers if metric in spellings(row.key)]
 
 
-def _metric_text(row: ResultRow | ComparedRow) -> str:
+def _metric_text(row: ResultRow | ComparedRow | ScoreKey) -> str:
     return row.metric + ("" if row.filter == "none" else f" ({row.filter})")
 
 
@@ -536,7 +537,7 @@ def _difference_point(row: ComparedRow, at: int, factor: float, judged: bool) ->
 # --- parts of pages
 
 
-def slices_chart(slices: Sequence[Slice], metric: str) -> Chart:
+def slices_panel(slices: Sequence[Slice], key: ScoreKey) -> Panel:
     """A row for each slice of a task's documents: from 0 to 1 where all are shares."""
     numbers = [part.number for part in slices]
     points = [
@@ -546,25 +547,20 @@ def slices_chart(slices: Sequence[Slice], metric: str) -> Chart:
             number.low,
             number.high,
             f"{part.name}: {interval_text(number.value, number.low, number.high)}, n {number.n:,}",
-            text=f"{format_decimal(number.value)}  n {number.n:,}",
+            text=f"{format_decimal(number.value)} · n {number.n:,}",
         )
         for row, (part, number) in enumerate(zip(slices, numbers, strict=True))
     ]
     ends = [end for number in numbers for end in (number.value, number.low, number.high) if end is not None]
     limits = (0.0, 1.0) if all(0 <= end <= 1 for end in ends) else None
     rows = [part.name for part in slices]
-    panel = Panel("", f"{metric}, 95 % interval", [Series("", points)], rows, limits=limits, whole=limits is not None)
-    return Chart("", [panel], width=PART_WIDTH, label=f"slices by {metric}")
+    label = f"{_metric_text(key)}, 95 % interval"
+    return Panel("", label, [Series("", points)], rows, limits=limits, whole=limits is not None)
 
 
-PART_WIDTH = 600.0
-"""Width of a chart among the texts of a page."""
-
-
-def differences_chart(comparison: Comparison, panel: Panel, run: int) -> Chart:
-    """The differences of a run to the first, for a page."""
-    label = f"{comparison.runs[run].label} minus {comparison.runs[0].label}"
-    return Chart("", [panel], width=PART_WIDTH, label=label)
+def draw_differences(comparison: Comparison, panel: Panel, run: int) -> Drawing:
+    """Draw the differences of a run to the first, for a page."""
+    return draw_part(panel, f"{comparison.runs[run].label} minus {comparison.runs[0].label}")
 
 
 def share_differences(comparison: Comparison, run: int) -> Panel:
@@ -582,7 +578,7 @@ def forest_panel(
         value, (low, high) = row.difference or 0.0, row.interval or (0.0, 0.0)
         verdict = "better" if low > 0 else "worse" if high < 0 else ""
         title = f"{names[place]}: {interval_text(value, low, high)} {note(row)}".rstrip()
-        text = f"{value:+.4f}  {note(row)}".rstrip()
+        text = " · ".join(part for part in (f"{value:+.4f}", note(row)) if part)
         points.append(Point(place, value, low, high, title, verdict=verdict, text=text))
     return Panel("", f"difference, {level * 100:g} % interval", [Series("", points)], names, zero=True)
 

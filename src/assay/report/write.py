@@ -18,12 +18,13 @@ from markupsafe import Markup
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.judge_card import CardEntry
+from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import JSONDict, JSONObject
-from assay.report.charts import CARD_WIDTH, Chart, Point, Series, draw, draw_bar, reliability_panel, reliability_points
+from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
 from assay.report.document import Curve, ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
-from assay.report.pictures import differences_chart, forest_panel, slices_chart
+from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.reading import ResultLine
 from assay.report.table import (
     fenced,
@@ -51,7 +52,8 @@ body { margin: 0 auto; max-width: 76rem; padding: 1rem; font: 15px/1.5 system-ui
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
 h3 { font-size: 1rem; }
 a { color: var(--accent); } .faint { color: var(--faint); } .bad { color: var(--bad); } .good { color: var(--good); }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; } .wide svg.plot { max-width: none; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .15rem .7rem .15rem 0; vertical-align: top; } th { color: var(--faint); font-weight: 600; }
 tr.group td { font-weight: 600; } td.n, th.n { text-align: right; } td.n, td.i { white-space: nowrap; }
 td, th { font-size: .87rem; padding-right: .5rem; } th { max-width: 7rem; overflow-wrap: break-word; vertical-align: bottom; }
@@ -117,13 +119,13 @@ def share_bar(number: ResultRow) -> Markup:
 
 
 def slices_plot(task_slices: Slices) -> Markup:
-    return _svg(draw(slices_chart(task_slices.parts, task_slices.metric.removesuffix(",none"))))
+    panel = slices_panel(task_slices.parts, row_key(task_slices.metric))
+    return _svg(draw_part(panel, f"{task_slices.task} by {task_slices.column}"))
 
 
 def curve_plot(curve: Curve) -> Markup:
-    points = reliability_points(curve.points, curve.intervals)
-    label = f"calibration of {curve.task}"
-    return _svg(draw(Chart("", [reliability_panel("", [Series("", points)])], width=CARD_WIDTH, label=label)))
+    panel = reliability_panel("", [Series("", reliability_points(curve.points, curve.intervals))])
+    return _svg(draw_part(panel, f"calibration of {curve.task}", CARD_WIDTH))
 
 
 def _svg(drawing: Drawing) -> Markup:
@@ -163,7 +165,7 @@ def differences_plot(comparison: Comparison, run: int) -> Markup:
         row for row in first_metric_rows(comparison, run) if row.difference is not None and row.interval is not None
     ]
     panel = forest_panel(rows, comparison.level, lambda row: row.alias or row.name, lambda row: f"n {row.n:,}")
-    return _svg(draw(differences_chart(comparison, panel, run))) if rows else Markup("")
+    return _svg(draw_differences(comparison, panel, run)) if rows else Markup("")
 
 
 def first_metric_rows(comparison: Comparison, run: int) -> Sequence[ComparedRow]:

@@ -15,9 +15,8 @@ from assay.comparison.compare import compare
 from assay.comparison.comparison import Comparison, Flip
 from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
-from assay.report.charts import draw
 from assay.report.index import run_stamp
-from assay.report.pictures import differences_chart, share_differences
+from assay.report.pictures import draw_differences, share_differences
 from assay.report.reading import RunSummary
 from assay.runs.folder import SCORED, refuse_links_outside
 from assay.viewer.library import RunLibrary
@@ -113,8 +112,7 @@ def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: Query
         return {**page, "problem": "\n".join(str(problem) for problem in error.problems)}
     panels = {number: share_differences(comparison, number) for number in range(1, len(runs))}
     plots = {
-        number: draw(differences_chart(comparison, panel, number)) if panel.rows else None
-        for number, panel in panels.items()
+        number: draw_differences(comparison, panel, number) if panel.rows else None for number, panel in panels.items()
     }
     shown = round_robin(comparison.flips, MAX_FLIPS)
     return {

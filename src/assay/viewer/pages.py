@@ -10,9 +10,9 @@ from starlette.datastructures import QueryParams
 from assay.config.row_names import is_row_name, row_key
 from assay.records import AnyJSON
 from assay.redaction import redacted_text
-from assay.report.charts import Chart, Span, Timeline, draw
+from assay.report.charts import Span, Timeline, draw_part
 from assay.report.drawing import Drawing
-from assay.report.pictures import PART_WIDTH, slices_chart
+from assay.report.pictures import slices_panel
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
 from assay.runs.folder import is_moved_aside, is_outside
 from assay.runs.live import newest_samples
@@ -160,7 +160,9 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "most_counted": MAX_COUNTED,
         "slice_table": parts,
         "more_columns": more_columns(samples),
-        "slices": draw(slices_chart(parts, row_key(samples.metric).metric)) if parts else None,
+        "slices": draw_part(slices_panel(parts, row_key(samples.metric)), f"{samples.metric} by {sample_query.slice}")
+        if parts
+        else None,
         "brief": brief,
         **_shown_columns(page, samples),
         "slices_left_out": max(value_count(samples, sample_query.slice) - MAX_SLICES, 0)
@@ -217,7 +219,7 @@ def _is_numeric(text: str) -> bool:
 
 def draw_timeline(spans: Sequence[Span]) -> Drawing:
     """Draw the requests and tool calls of a sample."""
-    return draw(Chart("", [Timeline(spans)], width=PART_WIDTH, label="timeline of requests and tool calls"))
+    return draw_part(Timeline(spans), "timeline of requests and tool calls")
 
 
 def _filterable(samples: Samples, columns: Sequence[str], config: TaskSettings) -> list[str]:

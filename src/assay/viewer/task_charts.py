@@ -11,16 +11,14 @@ from typing import NamedTuple
 from assay.config.row_names import row_key
 from assay.report.charts import (
     CARD_WIDTH,
-    AnyPanel,
     Bin,
-    Chart,
     Histogram,
     Panel,
     Part,
     Point,
     Series,
     Shares,
-    draw,
+    draw_part,
     interval_text,
     reliability_panel,
     reliability_points,
@@ -84,12 +82,14 @@ def score_card(samples: Samples, most: int | None = None) -> ChartCard | None:  
     if {each.low for each in bins} <= {0.0, 1.0} and all(each.low == each.high for each in bins):
         counts = {each.low: each.size for each in bins}
         both = Shares([Part("1", counts.get(1.0, 0), "better"), Part("0", counts.get(0.0, 0), "worse")])
-        return ChartCard("scores", "Scores", f"{total:,} samples are 0 or 1", _drawn(both, label), head, rows)
+        return ChartCard(
+            "scores", "Scores", f"{total:,} samples are 0 or 1", draw_part(both, label, CARD_WIDTH), head, rows
+        )
     [[mean]] = samples.database.rows(
         f"select avg({_score(samples)}) from {SOURCE} where {_is_scored(samples)}", [samples.file]
     )
     about = f"mean {mean:.4g} of {total:,} samples"
-    return ChartCard("scores", "Scores", about, _drawn(Histogram(bins), label), head, rows)
+    return ChartCard("scores", "Scores", about, draw_part(Histogram(bins), label, CARD_WIDTH), head, rows)
 
 
 def _first(most: int | None) -> str:
@@ -141,7 +141,7 @@ def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | N
     about = f"a calibrated model is on the line; expected calibration error {gap:.4f} over {total:,} samples"
     panel = reliability_panel("", [Series("", reliability_points(points, ends))])
     head = ("confidence", "right", "95 %", "n")
-    return ChartCard("reliability", "Reliability", about, _drawn(panel, about), head, rows)
+    return ChartCard("reliability", "Reliability", about, draw_part(panel, about, CARD_WIDTH), head, rows)
 
 
 def _rate(share: float, count: int) -> Estimate:
@@ -172,7 +172,7 @@ def margin_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     total, won, summed = (sum(row[column] for row in counted) for column in (1, 2, 3))
     about = f"right choice minus the best other, in nats: mean {summed / total:+.3f}; above 0 in {won:,} of {total:,}"
     rows = [(f"{each.low:+g} … {each.high:+g}", f"{each.size:,}") for each in bins]
-    drawing = _drawn(Histogram(bins, is_signed=True), about)
+    drawing = draw_part(Histogram(bins, is_signed=True), about, CARD_WIDTH)
     return ChartCard("margins", "Likelihood margins", about, drawing, ("margin", "samples"), rows)
 
 
@@ -203,12 +203,13 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     )
     about = "mean score by tenths of the samples, from the shortest answers to the longest; answers of one length stay together"
     return ChartCard(
-        "length", "Length and score", about, _drawn(panel, about), ("characters", "score", "95 %", "n"), table
+        "length",
+        "Length and score",
+        about,
+        draw_part(panel, about, CARD_WIDTH),
+        ("characters", "score", "95 %", "n"),
+        table,
     )
-
-
-def _drawn(panel: AnyPanel, label: str) -> Drawing:
-    return draw(Chart("", [panel], width=CARD_WIDTH, label=label))
 
 
 def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | None:
@@ -238,7 +239,7 @@ def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | Non
     total = sum(count for _, count in full)
     about = f"the chance that at least one of k answers is right, over {total:,} documents with {most} answers each"
     rows = [(f"{point.at:g}", f"{point.value:.4f}", _interval(point.low, point.high)) for point in points]
-    return ChartCard("pass", "pass@k", about, _drawn(panel, about), ("k", "pass@k", "95 %"), rows)
+    return ChartCard("pass", "pass@k", about, draw_part(panel, about, CARD_WIDTH), ("k", "pass@k", "95 %"), rows)
 
 
 def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> ChartCard | None:
@@ -277,7 +278,7 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
         "paired",
         "The same documents in both runs",
         about,
-        _drawn(panel, about),
+        draw_part(panel, about, CARD_WIDTH),
         (names[0], names[1], "documents"),
         table,
     )
