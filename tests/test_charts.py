@@ -1,12 +1,14 @@
 """Charts of pages: what they say can be read off them, and no text in them is markup."""
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.report import charts as charts_module
 from assay.report.charts import (
     Bin,
     Chart,
@@ -144,6 +146,13 @@ def test_every_color_of_a_page_has_a_class_and_nothing_is_styled_in_place_so_tha
         assert "style=" not in text and 'fill="#' not in text
         for color, kind in re.findall(r'class="(\w+) (\w+)"', text):
             assert f".{kind}.{color} " in STYLE
+
+
+def test_one_module_writes_svg() -> None:
+    source = Path(charts_module.__file__).parents[1]
+    files = [path for path in source.rglob("*") if path.suffix in (".py", ".html", ".jinja", ".js")]
+    writing = {path.name for path in files if re.search(r"<(svg|rect|circle|poly\w+)\b", path.read_text("utf-8"))}
+    assert writing == {"drawing.py"}
 
 
 def test_every_chart_is_a_picture_too() -> None:

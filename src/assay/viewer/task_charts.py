@@ -22,7 +22,7 @@ from assay.report.charts import (
     interval_text,
     reliability_panel,
     reliability_points,
-)  # fmt: skip
+)
 from assay.report.drawing import Drawing
 from assay.statistics.calibration import BINS, CurvePoint
 from assay.statistics.influence import SHARE, Estimate
