@@ -474,14 +474,18 @@ def _ticks_that_fit(axis: Axis, most: int, maker: TickMaker | None = None) -> Se
 
 def _interval_across(point: Point, axis: Axis, y: float, style: tuple[str, str]) -> Titled:
     color, shape = _style_by_verdict(point, style)
-    parts: list[Shape] = []
-    if is_finite(point.low, point.high):
-        low, high = float(point.low or 0.0), float(point.high or 0.0)
-        parts.append(Stroke([(axis(low), y), (axis(high), y)], color, 1.6))
-        parts += [
-            Stroke([(axis(end), y - CAP), (axis(end), y + CAP)], color, 1.6) for end in (low, high) if axis.holds(end)
-        ]
-    return Titled(point.title, [*parts, mark(shape, axis(point.value), y, color)])
+    lines = [[(x, y + off) for x, off in line] for line in _interval_lines(point, axis)]
+    strokes = [Stroke(line, color, 1.6) for line in lines]
+    return Titled(point.title, [*strokes, mark(shape, axis(point.value), y, color)])
+
+
+def _interval_lines(point: Point, axis: Axis) -> list[list[tuple[float, float]]]:
+    """The line of an interval and its caps, as places on the axis and beside it; an end that is cut off has no cap."""
+    if point.low is None or point.high is None or not is_finite(point.low, point.high):
+        return []
+    low, high = point.low, point.high
+    caps = [[(axis(end), -CAP), (axis(end), CAP)] for end in (low, high) if axis.holds(end)]
+    return [[(axis(low), 0.0), (axis(high), 0.0)], *caps]
 
 
 def _style_by_verdict(point: Point, style: tuple[str, str]) -> tuple[str, str]:
@@ -541,14 +545,8 @@ def _curve(series: Series, across: Axis, values: Axis, aside: float) -> Iterator
         if is_finite(point.at_low, point.at_high):
             y, ends = values(point.value), [across(float(end or 0.0)) for end in (point.at_low, point.at_high)]
             parts.append(Stroke([(end, y) for end in ends], color, 1.2))
-        if is_finite(point.low, point.high):
-            low, high = float(point.low or 0.0), float(point.high or 0.0)
-            parts.append(Stroke([(x, values(low)), (x, values(high))], color, 1.2))
-            parts += [
-                Stroke([(x - CAP, values(end)), (x + CAP, values(end))], color, 1.2)
-                for end in (low, high)
-                if values.holds(end)
-            ]
+        lines = [[(x + off, y) for y, off in line] for line in _interval_lines(point, values)]
+        parts += [Stroke(line, color, 1.2) for line in lines]
         parts += _point_text(point, x, across, values) if point.text else ()
         yield Titled(
             point.title, [*parts, mark(shape, x, values(point.value), color, 2.5 + 3.0 * math.sqrt(point.weight))]
