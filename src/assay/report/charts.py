@@ -30,7 +30,7 @@ from assay.report.drawing import (
 if TYPE_CHECKING:
     from assay.statistics.calibration import CurvePoint
 
-WIDTH, PART_WIDTH, CARD_WIDTH = 720.0, 600.0, 360.0
+WIDTH, PART_WIDTH, CARD_WIDTH = 720.0, 560.0, 360.0
 """Widths of a sheet, of a chart among the texts of a page, and of one beside others."""
 EDGE = 14.0
 """The space at the edges of a sheet."""
