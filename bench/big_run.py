@@ -11,7 +11,8 @@ from pathlib import Path
 
 from assay.records import FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
-from assay.runs.results import TaskResult, assay_section, lm_eval_results
+from assay.runs.lm_eval_layout import lm_eval_layout
+from assay.runs.results import TaskResult, results_tree
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.statistics.influence import Estimate
@@ -85,9 +86,8 @@ def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, i
         for number, name in enumerate(tasks)
     ]  # fmt: skip
     about = {"config": {"model": "scripted", "model_args": {}}, "total_evaluation_time_seconds": "3600"}
-    account = assay_section(results, [], {}, 0.01, interval)
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / RESULTS, {**lm_eval_results(results, []), **about, "assay": account})
+    write_json(folder / RESULTS, {**lm_eval_layout(results_tree(results, [], {}, 0.01, interval)), **about})
     size = {"size": scored + failed, "repeats": 1}
     noted = {"created": time.time(), "status": "complete", "tasks": dict.fromkeys(tasks, size)}
     write_json(folder / MANIFEST, {"format": 1, "model": {"name": "scripted"}, **noted})

@@ -20,6 +20,7 @@ from assay.evaluation.score import score as score_again
 from assay.models import Scripted
 from assay.plugins import TABLES, table
 from assay.registry import load_plugins
+from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.tasks.validate import validate as problems_of
 
 RIGHT = {"a": [1, 0], "b": [1, 0, 0, 0, 0, 0, 0, 0]}
@@ -150,7 +151,7 @@ def run(world: World, seam: Seam) -> float:
         **world.options,
         **seam.options,
     )
-    return _number(stored.results, seam)
+    return _number(lm_eval_layout(stored.results), seam)
 
 
 def evaluate(world: World, seam: Seam) -> float:
@@ -172,7 +173,7 @@ def score(world: World, seam: Seam) -> float:
     left_out = next((remark for remark in rescored.remarks if remark.startswith("left out: ")), None)
     if left_out is not None:
         raise ConfigError([Problem(Place("score"), left_out)])
-    return _number(rescored.results, seam)
+    return _number(lm_eval_layout(rescored.results), seam)
 
 
 def merge(world: World, seam: Seam) -> float:

@@ -20,6 +20,7 @@ from assay.errors import AssayError
 from assay.exchange.archive import pack
 from assay.exchange.importers import import_runs
 from assay.runs.lease import is_held
+from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.run import Run as RunReader
 from assay.viewer.app import Viewer
 from conftest import Write
@@ -100,7 +101,7 @@ def test_a_damaged_run_is_reported_with_its_file_and_the_place_in_it(
 ) -> None:
     run = damage(copied(good, tmp_path_factory), name)
     with pytest.raises(AssayError, match=r"results\.json.*damaged: \S+ (must be|is a member|is missing|is nested)"):
-        assert RunReader.open(run).results
+        assert lm_eval_layout(RunReader.open(run).results)
     for command in (["report", run, "--format", "md"], ["compare", run.parent / "good", run], ["samples", run],
                     ["export", run, "--to", "parquet", "-o", run.parent / "x"], ["pack", run, "-o", run.parent / "x.zip"]):  # fmt: skip
         assert main([str(each) for each in command]) == 2
@@ -243,7 +244,7 @@ def test_samples_of_lm_evals_with_numbers_that_json_does_not_have_are_imported(t
     line = {"doc_id": 0, "doc": {"q": "1+1", "odd": float("nan")}, "target": "2", "resps": [["2"]], "filtered_resps": ["2"],
             "arguments": {"gen_args_0": {"arg_0": "1+1", "arg_1": {}}}, "filter": "none", "metrics": ["acc"], "acc": 1.0}  # fmt: skip
     (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n")
-    assert import_runs([tmp_path], tmp_path / "run")["results"]["t"]["acc,none"] == 1.0
+    assert lm_eval_layout(import_runs([tmp_path], tmp_path / "run"))["results"]["t"]["acc,none"] == 1.0
     (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n{NaN\n")
     with pytest.raises(AssayError, match=r"samples_t\.jsonl:2:1: invalid JSON"):
         import_runs([tmp_path], tmp_path / "other")
@@ -253,7 +254,10 @@ def test_runs_of_every_kind_are_in_the_layout(write: Write, tmp_path: Path) -> N
     tasks = write({**run_world.FILES, "both.yaml": GROUP})
     for name, options in {"shard": {"shard": "1/2"}, "asked": {"predict_only": True}, "few": {"limit": 1}}.items():
         run_world.run(RecordingModel(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
-        assert RunReader.open(tmp_path / name).results["results"] and RunReader.open(tmp_path / name).manifest["tasks"]
+        assert (
+            lm_eval_layout(RunReader.open(tmp_path / name).results)["results"]
+            and RunReader.open(tmp_path / name).manifest["tasks"]
+        )
 
 
 # ---- many runs, each bad in another way

@@ -10,6 +10,7 @@ import pytest
 import assay
 from assay.evaluation.merge import merge
 from assay.models import Scripted
+from assay.runs.lm_eval_layout import lm_eval_layout
 from graph_world import CLASSIFICATION, RECORDS, the_file, write_graph
 from run_world import sample_rows
 from serving import TALKING, Servers, fetched
@@ -214,7 +215,7 @@ def test_merged_shards_of_a_graph_are_the_run_that_was_not_sharded(tmp_path: Pat
     for number, part in enumerate(parts, 1):
         assay.simple_evaluate(scripted(), tasks=[str(folder)], output_path=str(part), shard=f"{number}/{of}")
     assert not (tmp_path / "sink.jsonl").exists()  # a part of the records is not a copy of the output
-    merged = merge(tmp_path / "merged", parts[::-1])
+    merged = lm_eval_layout(merge(tmp_path / "merged", parts[::-1]))
     assert merged["results"] == whole["results"]
     assert merged["assay"]["tasks"] == whole["assay"]["tasks"]
     [own] = whole["assay"]["tasks"].values()

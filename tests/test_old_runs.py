@@ -21,6 +21,7 @@ from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
 from assay.report.table import results_table
 from assay.report.write import report_text
+from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.run import Run
 from old_runs import (
     EXPECTED,
@@ -94,7 +95,7 @@ def test_the_tasks_beside_them_are_those_they_were_made_of(tmp_path: Path) -> No
 def test_a_run_opens(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, run = copied(name, tmp_path)
     before = everything(run)
-    results = Run.open(run).results
+    results = lm_eval_layout(Run.open(run).results)
     assert same(numbers(results), expected(name))
     table = results_table(results)
     assert all(task in table for task in results["n-samples"])
@@ -119,14 +120,14 @@ def test_a_run_compares_with_itself(name: str, tmp_path: Path) -> None:
 def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
     _, run = copied(name, tmp_path)
     rows = expected(name)["rows"]
-    tasks = Run.open(run).results["n-samples"]
+    tasks = lm_eval_layout(Run.open(run).results)["n-samples"]
     written = [Path(path) for path in export(run, "lm-eval", tmp_path / "lm_eval")]
     loaded = json.loads(next(path for path in written if path.name.startswith("results_")).read_text())
     for task in rows:
         assert same({key: loaded["results"][task][key] for key in rows[task]}, rows[task])
     logs = export(run, "inspect", tmp_path / "inspect")
     assert len(logs) == len(tasks)
-    back = import_runs(logs, tmp_path / "back")
+    back = lm_eval_layout(import_runs(logs, tmp_path / "back"))
     assert {task: back["n-samples"][task]["effective"] for task in tasks} == {
         task: each["effective"] for task, each in tasks.items()
     }
@@ -134,7 +135,7 @@ def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
     assert len(tables) == 3 and sum(table.num_rows > 0 for table in tables) >= 2, (
         "a rolling text has no separate scores"
     )
-    again = import_runs([pack(run, tmp_path / "run.zip").path], tmp_path / "unpacked")
+    again = lm_eval_layout(import_runs([pack(run, tmp_path / "run.zip").path], tmp_path / "unpacked"))
     assert same(numbers(again), expected(name))
 
 
@@ -142,9 +143,9 @@ def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
 def test_a_run_is_scored_again_to_equal_numbers(name: str, tmp_path: Path) -> None:
     world, run = copied(name, tmp_path)
     scores = score(run, ScoreOptions(include_path=[str(world)], include_defaults=False))
-    assert same(numbers(scores.results)["rows"], expected(name)["rows"])
-    assert scores.results["assay"]["failed"] == expected(name)["failed"]
-    assert scores.results["assay"]["scored"]["changed"] == {}
+    assert same(numbers(lm_eval_layout(scores.results))["rows"], expected(name)["rows"])
+    assert lm_eval_layout(scores.results)["assay"]["failed"] == expected(name)["failed"]
+    assert lm_eval_layout(scores.results)["assay"]["scored"]["changed"] == {}
 
 
 @pytest.mark.process
@@ -156,7 +157,7 @@ def test_a_run_is_resumed_and_asks_only_missing_requests(name: str, tmp_path: Pa
     lines = (run / "responses.jsonl").read_bytes().count(b"\n") if name == "killed" else 0
     results = recipe.evaluate(world, run, asked)
     assert same(numbers(results), expected(name))
-    assert same(numbers(Run.open(run).results), expected(name))
+    assert same(numbers(lm_eval_layout(Run.open(run).results)), expected(name))
     if name == "killed":
         assert KILLED_AFTER - 1 <= lines <= KILLED_AFTER
         assert asked.count == 6 + 18 - lines
@@ -167,7 +168,9 @@ def test_a_run_is_resumed_and_asks_only_missing_requests(name: str, tmp_path: Pa
 @pytest.mark.skipif("killed" not in NAMES, reason="the folders are not made yet")
 def test_the_killed_run_says_that_it_has_not_ended(tmp_path: Path) -> None:
     _, run = copied("killed", tmp_path)
-    result = score(run, ScoreOptions(include_path=[str(tmp_path / WORLD)], include_defaults=False)).results
+    result = lm_eval_layout(
+        score(run, ScoreOptions(include_path=[str(tmp_path / WORLD)], include_defaults=False)).results
+    )
     assert (result["assay"]["status"], list(result["n-samples"])) == ("partial", ["old_text"])
     assert same(numbers(result)["rows"]["old_text"], expected("killed")["rows"]["old_text"])
     for reads in (
@@ -183,14 +186,16 @@ def test_the_killed_run_says_that_it_has_not_ended(tmp_path: Path) -> None:
 def test_the_shards_are_merged_again_to_the_same(tmp_path: Path) -> None:
     world, one = copied("shard_1", tmp_path / "one")
     _, two = copied("shard_2", tmp_path / "two")
-    assert same(numbers(merge(tmp_path / "whole", [two, one], include_path=[str(world)])), expected("merged"))
+    assert same(
+        numbers(lm_eval_layout(merge(tmp_path / "whole", [two, one], include_path=[str(world)]))), expected("merged")
+    )
 
 
 @pytest.mark.skipif("rescored" not in NAMES, reason="the folders are not made yet")
 def test_a_further_scoring_is_read_like_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, run = copied("rescored", tmp_path)
     version = run / "scored/001"
-    rows = Run.open(version).results["results"]["old_text"]
+    rows = lm_eval_layout(Run.open(version).results)["results"]["old_text"]
     assert {"exact_match,strict", "exact_match,number", "exact_match,last"} <= rows.keys()
     assert main(["samples", str(version), "-n", "1"]) == 0
     assert "filtered by last" in capsys.readouterr().out

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from assay import UnitMetricRegistry, simple_evaluate, unit_metric
+from assay.config.row_names import row_name
 from assay.evaluation.score import score
 from assay.models import Scripted
 from assay.records import ScoreKey
 from assay.report.table import results_table
+from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.run import Run
 from assay.scoring.workers import can_fork
 from small_runs import SAMPLED, choose, generate, run, says, write_task
@@ -213,7 +215,7 @@ def failures(folder: Path) -> list[dict[ScoreKey, str]]:
 def check(folder: Path, disturbed: Path, says: str) -> None:
     """One document fails in the row `length,two`, everywhere; and everything else is as it was."""
     before, after = Run.open(folder), Run.open(disturbed)
-    rows, known = after.extras["tasks"]["t"]["rows"], before.extras["tasks"]["t"]["rows"]
+    rows, known = (lm_eval_layout(run.results)["assay"]["tasks"]["t"]["rows"] for run in (after, before))
     others = [name for name in known if name != "length,two"]
     assert len(others) >= 2
     assert {name: rows[name] for name in others} == {name: known[name] for name in others}
@@ -225,7 +227,7 @@ def check(folder: Path, disturbed: Path, says: str) -> None:
     assert count == 1
     assert re.search(says, reason), reason
     row = after.rows("t")[ScoreKey("length", "two")]
-    assert (row.value, row.n, row.failed) == (2.0, 4, 1)
+    assert (row.estimate.value, row.estimate.n, row.failed) == (2.0, 4, 1)
     expected = scores(folder)
     del expected[STRUCK]["length,two"]
     assert scores(disturbed) == expected
@@ -361,10 +363,12 @@ def test_rows_in_which_every_document_failed_are_listed_everywhere(tmp_path: Pat
     run(tmp_path / "tasks", Scripted(generate=nothing), output_path=str(tmp_path / "request"))
     for name, lost in (("filter", ["length,two"]), ("request", ["exact_match,one", "length,two", "token_f1,three"])):
         opened = Run.open(tmp_path / name)
-        rows = {row.name: row for row in opened.rows("t").values()}
+        rows = {row_name(row.key): row for row in opened.rows("t").values()}
         assert sorted(rows) == ["exact_match,one", "length,two", "token_f1,three"]
-        assert [each for each, row in rows.items() if row.value is None] == lost
-        assert all((rows[each].n, rows[each].failed, rows[each].is_incomplete) == (0, 5, True) for each in lost)
+        assert [each for each, row in rows.items() if row.estimate.value is None] == lost
+        assert all(
+            (rows[each].estimate.n, rows[each].failed, rows[each].is_incomplete) == (0, 5, True) for each in lost
+        )
         table = results_table(opened.results)
         assert all(f"|{each.partition(',')[0]}" in table for each in rows)
 

@@ -15,6 +15,7 @@ from tests.test_python_runs import adder, tasks
 
 import assay
 from assay.cli import main
+from assay.records import ScoreKey
 from assay.report.charts import Axis, Chart, Panel, Point, Series, draw, style_of
 from assay.report.drawing import COLORS, Drawing, Label, Titled, as_image, as_svg, fitted, fitted_names, text_width
 from assay.report.pictures import KINDS
@@ -205,7 +206,7 @@ def test_pass_at_k_is_computed_from_the_answers_of_every_document(folder: Path) 
 
 def test_reliability_has_the_stored_curve(folder: Path) -> None:
     picture = assay.plot(folder / "choices", "reliability")
-    stored = assay.Run.open(folder / "choices").summary("choices")["rows"]["ece,none"]["reliability"]
+    stored = assay.Run.open(folder / "choices").results.row("choices", ScoreKey("ece", "none")).reliability
     assert len(stored) > 2
     for point in stored:
         assert (

@@ -87,7 +87,7 @@ def test_a_run_starts_inside_a_running_event_loop_as_in_a_notebook(tmp_path: Pat
     async def cell() -> assay.Run:
         return assay.run(adder(lambda a, b: True), tasks="sums", include_path=path, output_path=str(tmp_path / "run"))
 
-    assert asyncio.run(cell()).rows("sums")["exact_match", "none"].value == 1.0
+    assert asyncio.run(cell()).rows("sums")["exact_match", "none"].estimate.value == 1.0
 
 
 def test_a_run_with_failed_documents_does_not_pass_for_a_complete_one(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ assert_type(str(comparison.table), str)
 assert_type(run.plot("time").save("out.svg"), Path)
 assert_type(assay.plot([run, "runs/second"]), assay.Picture)
 assert_type(run.report("report.html"), Path)
-assert_type(run.rows("sums")[assay.ScoreKey("acc", "none")].value, float | None)
+assert_type(run.rows("sums")[assay.ScoreKey("acc", "none")].estimate.value, float | None)
 value: float = assay.simple_evaluate("embedded", tasks="first_steps_sums")["results"]["first_steps_sums"]["acc,none"]
 assay.run("embedded", limt=10)  # type: ignore[arg-type]
 run.plot("pie")  # type: ignore[arg-type]

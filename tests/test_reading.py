@@ -55,7 +55,13 @@ def test_the_tree_is_read_as_rows_with_their_way(tmp_path: Path) -> None:
         (("g",), True), (("g", "a"), False), (("g", "b"), False), (("c",), False),
     ]  # fmt: skip
     number = run.lines[1].numbers[0]
-    assert (number.value, number.stderr, number.low, number.high, number.n) == (0.25, None, 0.1, 0.5, 4)
+    assert (
+        number.estimate.value,
+        number.estimate.stderr,
+        number.estimate.low,
+        number.estimate.high,
+        number.estimate.n,
+    ) == (0.25, None, 0.1, 0.5, 4)
     assert (run.lines[1].documents, run.lines[1].failed, run.lines[1].incomplete, run.lines[1].shots) == (6, 2, True, 3)
     assert run.audit["failed"] == 2
     assert run.remarks == ["incomplete: a: 2 of 6 documents failed (2× timeout)"]
@@ -65,7 +71,7 @@ def test_the_head_has_what_a_list_of_runs_shows(tmp_path: Path) -> None:
     head = RunSummary(written(tmp_path / "one", created=5.0, status="incomplete")).head
     assert (head.name, head.model, head.tasks, head.status) == ("one", "openai m", ["g", "c"], "incomplete")
     assert head.headline is not None
-    assert (head.headline.value, head.headline.low, head.headline_of) == (0.5, 0.3, "The group")
+    assert (head.headline.estimate.value, head.headline.estimate.low, head.headline_of) == (0.5, 0.3, "The group")
     assert (head.n, head.failed, head.cost, head.seconds, head.created) == (15, 2, 0.5, 12.5, 5.0)
 
 

@@ -17,6 +17,7 @@ from assay.comparison.conditions import parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError
+from assay.records import ScoreKey
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.report.comparison_text import gate_line
 from assay.report.table import markdown_table
@@ -381,7 +382,7 @@ def test_several_runs_carry_their_noise(tmp_path: Path) -> None:
     candidate = make_run(tasks, tmp_path / "c", {"t": [0.0] * 5 + [2.0] * 35})
     packed = open_run(pack_baseline(runs, tmp_path / "b.zip").path)
     assert [line[:36] for line in noise_lines(tmp_path / "b.zip")] == ["noise: t x,none: ±0.2412 between 3 r"]
-    noise = packed.summary("t")["rows"]["x,none"]["noise"]
+    noise = packed.results.row("t", ScoreKey("x", "none")).noise
     within = (0 + 4 / 3 + 4 / 3 + 1.12) / 4  # of [2, 2, 0]: 4/3; of [0, 0.4, 2]: (0.64 + 0.16 + 1.44) / 2
     assert noise["within"] == pytest.approx(within)
     between = ((1.5 - 1.2) ** 2 + (1.1 - 1.2) ** 2 + (1 - 1.2) ** 2) / 2
@@ -429,7 +430,7 @@ def test_a_group_of_several_runs_is_the_mean_of_its_tasks(tmp_path: Path) -> Non
     ]
     runs = [make_run(tasks, tmp_path / f"r{n}", own, tasks=["g"]) for n, own in enumerate(scores)]
     pack = pack_baseline(runs, tmp_path / "b.zip").path
-    noise = open_run(pack).summary("g")["rows"]["x,none"]["noise"]
+    noise = open_run(pack).results.row("g", ScoreKey("x", "none")).noise
     chance = (0.4 / 2 / 100 + 0.2 / 2 / 100) / 4  # 40 and 20 of 100 documents differ by 1, whose variance is a half
     assert noise["between_runs"] == pytest.approx(0.005 - chance / 2)  # of 0.75 and 0.65
     [verdict] = gate(runs[0], ["x >= baseline - 50pp"], baseline=pack).verdicts

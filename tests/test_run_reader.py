@@ -15,6 +15,7 @@ from assay.records import Failed, ScoreKey, Text
 from assay.runs.folder import NewerRun, NoRun, RunError
 from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import header, sealed
+from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.run import Run, find_runs, runs_in
 from assay.samples.rows import DataError
 from assay.tasks.documents import read_run
@@ -59,16 +60,26 @@ def test_rows_are_keyed_by_metric_and_filter_with_everything_known_of_each(tmp_p
     rows = Run.open(written(tmp_path / "run", status="incomplete")).rows("a")
     assert list(rows) == [ScoreKey("acc", "strict"), ScoreKey("f1", "strict")]
     row = rows[ScoreKey("acc", "strict")]
-    assert (row.value, row.stderr, row.interval, row.n) == (0.25, None, (0.1, 0.6), 4)
-    assert (row.failed, row.bounds, row.higher_is_better) == (2, (0.2, 0.5), True)
+    assert (row.estimate.value, row.estimate.stderr, row.estimate.interval, row.estimate.n) == (
+        0.25,
+        None,
+        (0.1, 0.6),
+        4,
+    )
+    assert (row.failed, row.failure_bounds, row.higher_is_better) == (2, (0.2, 0.5), True)
     lost = rows[ScoreKey("f1", "strict")]
-    assert (lost.value, lost.reason) == (None, "no positives")
+    assert (lost.estimate.value, lost.estimate.reason) == (None, "no positives")
 
 
 def test_a_group_row_lists_the_task_rows_it_depends_on(tmp_path: Path) -> None:
     row = Run.open(written(tmp_path / "run", status="complete")).rows("g")[ScoreKey("acc", "none")]
-    assert (row.value, row.stderr, row.interval, row.n) == (0.5, 0.1, (0.3, 0.7), 10)
-    assert row.influences == {("a", ScoreKey("acc", "strict")): 0.4}
+    assert (row.estimate.value, row.estimate.stderr, row.estimate.interval, row.estimate.n) == (
+        0.5,
+        0.1,
+        (0.3, 0.7),
+        10,
+    )
+    assert row.slopes == {("a", ScoreKey("acc", "strict")): 0.4}
 
 
 def test_a_run_that_scores_nothing_has_no_rows_and_an_unknown_task_has_none_either(tmp_path: Path) -> None:
@@ -80,7 +91,7 @@ def test_a_run_that_scores_nothing_has_no_rows_and_an_unknown_task_has_none_eith
 def test_a_standard_error_is_one_only_beside_its_value(tmp_path: Path) -> None:
     results = {"results": {"t": {"mean_stderr,none": 3.0, "acc,none": 1.0, "acc_stderr,none": 0.5}}}
     rows = Run.open(written(tmp_path / "run", results)).rows("t")
-    assert {key.metric: (row.value, row.stderr) for key, row in rows.items()} == {
+    assert {key.metric: (row.estimate.value, row.estimate.stderr) for key, row in rows.items()} == {
         "mean_stderr": (3.0, None),
         "acc": (1.0, 0.5),
     }
@@ -90,7 +101,12 @@ def test_a_comma_in_the_name_of_a_metric_of_an_old_run_makes_no_further_rows(tmp
     results = {"results": {"t": {"f1,macro,none": 0.5, "f1,macro_stderr,none": 0.0}},
                "higher_is_better": {"t": {"f1,macro": True}}}  # fmt: skip
     [(key, row)] = Run.open(written(tmp_path / "run", results)).rows("t").items()
-    assert (key, row.value, row.stderr, row.higher_is_better) == (("f1,macro", "none"), 0.5, 0.0, True)
+    assert (key, row.estimate.value, row.estimate.stderr, row.higher_is_better) == (
+        ("f1,macro", "none"),
+        0.5,
+        0.0,
+        True,
+    )
 
 
 def test_tasks_groups_usage_and_broken_tasks_are_there(tmp_path: Path) -> None:
@@ -204,7 +220,7 @@ def test_samples_of_an_old_run_are_arrow_one_row_for_each_document() -> None:
     run = Run.open(OLD / "text")
     [task] = run.scored_tasks
     batches = list(run.sample_batches(task, ["doc_id"]))
-    effective = run.results["n-samples"][task]["effective"]
+    effective = lm_eval_layout(run.results)["n-samples"][task]["effective"]
     assert sum(batch.num_rows for batch in batches) == effective == len({*batches[0]["doc_id"].to_pylist()})
     with pytest.raises(RunError, match=f"no samples of a task named 'nothing' — use one of: {task}"):
         run.samples("nothing")
@@ -214,9 +230,9 @@ def test_samples_of_an_old_run_are_arrow_one_row_for_each_document() -> None:
 
 def test_a_slip_in_the_name_of_a_folder_is_answered_with_the_run_beside_it() -> None:
     with pytest.raises(RunError, match=f"holds no run — did you mean {OLD / 'text'}"):
-        Run.open(OLD / "txet").results  # noqa: B018  # read when asked for
+        lm_eval_layout(Run.open(OLD / "txet").results)  # read when asked for
     with pytest.raises(RunError, match="name the folder that --output_path gave"):
-        Run.open(OLD / "something-else").results  # noqa: B018
+        lm_eval_layout(Run.open(OLD / "something-else").results)
 
 
 def test_damaged_samples_are_refused_with_their_file(tmp_path: Path) -> None:
@@ -249,7 +265,7 @@ def test_an_exported_run_has_no_secrets_and_a_scoring_has_the_facts_of_its_run(t
     run = Run.open(scoring)
     assert (run.source("a"), "tasks" in run.manifest) == ("data", False)
     safe = run.redacted()
-    assert "verysecret" not in json.dumps(safe.results)
+    assert "verysecret" not in json.dumps(lm_eval_layout(safe.results))
     assert safe.manifest["tasks"]["a"]["source"] == "data"
 
 

@@ -148,7 +148,10 @@ def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Pa
         assert export(tmp_path / "run", to, tmp_path / "made" / to)
     assert traces(tmp_path / "made") == []
     assert model_of(RunReader.open(tmp_path / "run")).endswith("(api_key=***)")
-    assert tracked_settings(json.loads((tmp_path / "run/results.json").read_text()))["model_args.api_key"] == "***"
+    assert (
+        tracked_settings(json.loads((tmp_path / "run/results.json").read_text())["config"])["model_args.api_key"]
+        == "***"
+    )
 
 
 WRITTEN = {

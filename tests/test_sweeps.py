@@ -11,6 +11,7 @@ import yaml
 from assay.cli import main
 from assay.models.local.embedded import BUNDLED
 from assay.report.table import checkpoints_table
+from assay.results import Estimate, Results, Row, TaskEntry
 from checkpoint_world import NOISE, TASK, checkpoint, value
 from small_runs import write_task
 
@@ -176,11 +177,9 @@ def test_a_mistyped_models_is_suggested(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_many_models_are_rows_of_the_table(tmp_path: Path) -> None:
-    def results(right: float) -> dict[str, object]:
-        return {
-            "results": {"t": {"alias": "t", "acc,none": right, "acc_stderr,none": 0.05}},
-            "higher_is_better": {"t": {"acc": True}},
-        }
+    def results(right: float) -> Results:
+        row = Row("t", "acc", "none", Estimate(right, 0.05), higher_is_better=True)
+        return Results({"t": TaskEntry("t", "t", [row])})
 
     many = {**{f"step-{n}": results(n / 10) for n in range(5)}, "bad": None}
     header, _, *rows = table(checkpoints_table(many))

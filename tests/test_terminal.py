@@ -220,7 +220,7 @@ def test_a_perplexity_keeps_its_factor_and_the_ends_of_its_interval() -> None:
     }
     from assay.report.table import results_view
 
-    lines, left_out = fitted_table(results_view(results), 100)
+    lines, left_out = fitted_table(results_view(results.results), 100)
     assert re.split(r" {2,}", lines[1].strip())[3:] == [
         "word_perplexity",
         "198.6600",
@@ -428,14 +428,15 @@ def test_tasks_without_data_are_one_line_before_the_table_and_none_after_it(
 
 
 def test_the_same_failure_of_many_tasks_is_one_line_with_their_sums() -> None:
+    from assay.results import Results, TaskEntry
     from assay.runs.results import failure_lines
 
-    def task(failed: int, reason: str) -> dict[str, Any]:
-        return {"failed": failed, "documents": 10, "incomplete": True, "reasons": {reason: failed}, "rows": {}}
+    def task(name: str, failed: int, reason: str) -> TaskEntry:
+        return TaskEntry(name, name, documents=10, failed=failed, reasons={reason: failed}, is_incomplete=True)
 
-    tasks = {f"t{number}": task(number, "no answer") for number in range(1, 5)}
-    account = {"tasks": {**tasks, "other": task(7, "too long")}, "broken": {"u": "old", "v": "old"}}
-    assert failure_lines(account) == [
+    tasks = [*(task(f"t{number}", number, "no answer") for number in range(1, 5)), task("other", 7, "too long")]
+    results = Results({entry.name: entry for entry in tasks}, broken={"u": "old", "v": "old"})
+    assert failure_lines(results) == [
         "incomplete: 4 tasks (t1, t2, t3 and 1 more): 10 of 40 documents failed (10× no answer)",
         "incomplete: other: 7 of 10 documents failed (7× too long)",
         "not run: 2 of 7 tasks (u, v): old",

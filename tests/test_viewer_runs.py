@@ -19,7 +19,8 @@ from assay.cli import main
 from assay.records import ScoreKey
 from assay.report.index import FEW_RUNS, FORMAT, INDEX, MIN_RUNS, RunIndex
 from assay.runs.folder import write_json
-from assay.runs.results import TaskResult, assay_section, lm_eval_results
+from assay.runs.lm_eval_layout import lm_eval_layout
+from assay.runs.results import TaskResult, results_tree
 from assay.runs.run import ResultRow
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
@@ -43,8 +44,8 @@ def write_run(folder: Path, shares: dict[str, float], *, model: str = "m", day: 
         results.append(TaskResult(task, task, rows, n, n, n, {}, {}, n, 0, 1.0, better, {"task": task}, {}))
     about = {"config": {"model": model, "model_args": {}}, "total_evaluation_time_seconds": "1"}
     folder.mkdir(parents=True, exist_ok=True)
-    section = assay_section(results, [], {}, 0.01, interval)
-    write_json(folder / "results.json", {**lm_eval_results(results, []), **about, "assay": section})
+    tree = results_tree(results, [], {}, 0.01, interval)
+    write_json(folder / "results.json", {**lm_eval_layout(tree), **about})
     tasks = {task: {"size": n, "repeats": 1, "source": f"data of {task}"} for task in shares}
     noted = {"created": START + day * DAY, "status": "complete", "tasks": tasks, "model": {"name": model}}
     write_json(folder / "manifest.json", {"format": 1, **noted})

@@ -14,10 +14,9 @@ results`); lm-eval's layout, with names that join metric and filter ("acc,none")
 A new column of the results table is one field of `Row` or `Estimate`, and one cell of the table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from assay.records import ScoreKey
@@ -26,7 +25,9 @@ Bounds = tuple[float, float]
 """The least and the greatest value that a number can have; an end may be infinite."""
 Interval = tuple[float | None, float | None]
 """The ends of an interval; None for an end that is open."""
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+WRITTEN: Mapping[str, bool] = {"always": True}
+"""Marks a field that results.json has even where it says nothing: others are left out there."""
+EVERY_DOCUMENT_FAILED = "every document failed in this row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class Estimate:
     """
 
     value: float | None
-    stderr: float | None = None
-    interval: Interval | None = None
-    n: int = 0
+    stderr: float | None = field(default=None, metadata=WRITTEN)
+    interval: Interval | None = field(default=None, metadata=WRITTEN)
+    n: int = field(default=0, metadata=WRITTEN)
     reason: str = ""
     method: str = ""
     """The way the interval was made; empty where there is none."""
@@ -58,6 +59,21 @@ class Estimate:
 
     def __float__(self) -> float:
         return float("nan") if self.value is None else self.value
+
+    @property
+    def low(self) -> float | None:
+        """The lower end of the interval."""
+        return None if self.interval is None else self.interval[0]
+
+    @property
+    def high(self) -> float | None:
+        return None if self.interval is None else self.interval[1]
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it and its interval are between 0 and 1: then a bar of that length shows it."""
+        numbers = [number for number in (self.value, self.low, self.high) if number is not None]
+        return bool(numbers) and all(0 <= number <= 1 for number in numbers)
 
 
 class Share(NamedTuple):
@@ -79,13 +95,15 @@ class Row:
     estimate: Estimate
     failed: int = 0
     """Documents without a value in this row."""
-    reasons: Mapping[str, int] = NOTHING
+    reasons: Mapping[str, int] = field(default_factory=dict)
     """Why documents failed in this row alone, with their number."""
     is_incomplete: bool = False
     """Whether more documents failed than the run allows."""
     higher_is_better: bool | None = None
     failure_bounds: Bounds | None = None
     """The value if every failed document were wrong, and if every one were right; of shares alone."""
+    lacks_number: bool = False
+    """Whether a number was to be computed of it, and could not be: the run is incomplete without it."""
     tasks: int = 1
     """Of a group's row: how many tasks it is made of."""
     missing: Sequence[str] = ()
@@ -95,13 +113,27 @@ class Row:
     shares: Sequence[Share] | None = None
     """Of a group's row: how far it moves with each row of its tasks; None where that is not known."""
     noise: Mapping[str, float] | None = None
-    """Of a row with repeats: the variance within and between documents."""
+    """Of a row with repeats: the variance within and between documents; of a baseline also between runs."""
     reliability: Sequence[Mapping[str, Any]] = ()
     """The points of a reliability curve."""
+    labels: int | None = None
+    """Of a judge's row that labels of people correct: how many documents have one."""
+    tuning: float | None = None
+    """How much such a row trusts the judge: λ of prediction-powered inference."""
 
     @property
     def key(self) -> ScoreKey:
         return ScoreKey(self.metric, self.filter)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether every document failed in it, so that nothing was computed."""
+        return self.estimate.value is None and self.estimate.reason == EVERY_DOCUMENT_FAILED
+
+    @property
+    def slopes(self) -> Mapping[tuple[str, ScoreKey], float] | None:
+        """Of a group's row: how far it moves with each row of its tasks; None where that is not known."""
+        return None if self.shares is None else {(share.task, share.row): share.slope for share in self.shares}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +142,32 @@ class TaskEntry:
 
     name: str
     alias: str
-    rows: Sequence[Row] = ()
-    documents: int = 0
+    rows: Sequence[Row] = field(default=(), metadata=WRITTEN)
+    documents: int = field(default=0, metadata=WRITTEN)
     """Documents that were asked."""
-    scored: int = 0
-    original: int = 0
-    """Documents of the split, before limits."""
-    not_asked: int = 0
-    failed: int = 0
-    reasons: Mapping[str, int] = NOTHING
+    scored: int = field(default=0, metadata=WRITTEN)
+    failed: int = field(default=0, metadata=WRITTEN)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Why documents failed, with their number."""
     is_incomplete: bool = False
-    noticed: Mapping[str, int] = NOTHING
+    """Whether more documents failed than the run allows, or some were not asked."""
+    not_asked: int = 0
+    original: int | None = None
+    """Documents of the split, before limits."""
+    noticed: Mapping[str, int] = field(default_factory=dict)
+    """What is to be known about answers, such as that they were cut off, with the number of documents."""
     remarks: Sequence[str] = ()
-    audit: Mapping[str, Any] = NOTHING
+    audit: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By flag, such as `empty`: the number of documents, and the first of them."""
     never_came: Sequence[str] = ()
     """Declared metrics that no document has a score of."""
+    unscored: Sequence[str] = ()
+    """The filters of a task that scores nothing, where lm-eval reports its metric `bypass`."""
+    directions: Mapping[str, bool | None] = field(default_factory=dict)
+    """By declared metric whether more is better."""
     num_fewshot: int | None = None
     version: object = None
-    config: Mapping[str, Any] = NOTHING
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +176,43 @@ class GroupEntry:
 
     name: str
     alias: str
-    members: Sequence[str]
-    rows: Sequence[Row] | None = None
+    members: Sequence[str] = field(default=(), metadata=WRITTEN)
+    rows: Sequence[Row] | None = field(default=None, metadata=WRITTEN)
     """None of a tag, and of a group that aggregates nothing."""
     size: int = 0
     """Documents scored in all its tasks."""
-    version: str = ""
-    metadata: Mapping[str, Any] = NOTHING
-    skipped: Mapping[str, str] = NOTHING
-    """Members left out, with the reason."""
-    computed_by: str | None = None
+    is_incomplete: bool = False
+    """Whether one of the tasks that its numbers are made of is incomplete, or was not run."""
     tasks: int = 0
+    """Of an incomplete group: how many tasks its numbers are made of."""
     scored_tasks: int = 0
+    failed: int = 0
     not_run: Sequence[str] = ()
     incomplete_tasks: Sequence[str] = ()
-    is_incomplete: bool = False
+    directions: Mapping[str, bool | None] = field(default_factory=dict)
+    """By metric whether more is better, where its members agree."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Members left out, with the reason."""
+    computed_by: str | None = None
+    """The class of the user's that computes the rows in place of the configuration: an aggregator that was set, or a group."""
     num_fewshot: int | None = None
+    version: str = ""
+
+    @property
+    def coverage(self) -> str:
+        """How much of the group was scored; nothing where that is all of it.
+
+        >>> GroupEntry("g", "g", is_incomplete=True, tasks=57, scored_tasks=1).coverage
+        '1 of 57 tasks'
+        >>> GroupEntry("g", "g", is_incomplete=True, tasks=3, scored_tasks=3, incomplete_tasks=["a"]).coverage
+        '1 of 3 tasks incomplete'
+        """
+        if not self.is_incomplete:
+            return ""
+        if self.scored_tasks < self.tasks:
+            return f"{self.scored_tasks} of {self.tasks} tasks"
+        return f"{len(self.incomplete_tasks)} of {self.tasks} tasks incomplete"
 
 
 Entry = TaskEntry | GroupEntry
@@ -165,19 +226,53 @@ class Results:
     groups: Mapping[str, GroupEntry] = field(default_factory=dict)
     """Members come before the groups that contain them."""
     status: str = "complete"
-    broken: Mapping[str, str] = NOTHING
+    broken: Mapping[str, str] = field(default_factory=dict)
     """Tasks that could not be run, each with the reason."""
-    facts: Mapping[str, Any] = NOTHING
-    """The run itself: model, options, times, usage, versions of libraries."""
+    ended: str = ""
+    """Why the run ended before its last document."""
+    shard: Mapping[str, Any] = field(default_factory=dict)
+    """Of a part of a run: which one, and the status of its documents."""
+    stop_when: Mapping[str, Any] = field(default_factory=dict)
+    """The decision of the rule that ended the run."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """Requests, retries, tokens, cost and seconds, by role and task, too."""
+    servers: Mapping[str, Any] = field(default_factory=dict)
+    """The servers that the run started."""
+    fallbacks: Sequence[Mapping[str, Any]] = ()
+    """Slower ways in which a local model computed after a failure."""
+    imported: Sequence[str] = ()
+    """The programs that the run was imported from."""
+    rescored: Mapping[str, Any] = field(default_factory=dict)
+    """Of a scoring: the samples and numbers that changed."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the run, and the model's arguments."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """The run itself: names of the model, times, versions."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known: the run has not written its results."""
+        return not (self.tasks or self.groups or self.broken or self.config or self.facts)
+
+    @property
+    def failed(self) -> int:
+        """How many documents failed, of all tasks."""
+        return sum(task.failed for task in self.tasks.values())
 
     def walk(self) -> Iterator[tuple[Entry, int]]:
         """Yield every line of the tree with its depth: groups that are in no other first, each before its members."""
         for path in self.paths:
-            yield self.entry(path[-1]), len(path) - 1
+            entry = self.find(path[-1])
+            if entry is not None:
+                yield entry, len(path) - 1
 
     def entry(self, name: str) -> Entry:
         """Return the task or group of this name."""
         return self.groups[name] if name in self.groups else self.tasks[name]
+
+    def find(self, name: str) -> Entry | None:
+        """Return the task or group of this name; None where there is none."""
+        return self.groups.get(name) or self.tasks.get(name)
 
     def row(self, owner: str, key: ScoreKey) -> Row | None:
         """Return the row of a task or group; None where it has none of this metric and filter."""
@@ -185,20 +280,33 @@ class Results:
 
     @cached_property
     def _rows(self) -> Mapping[tuple[str, ScoreKey], Row]:
-        entries = [*self.tasks.values(), *self.groups.values()]
+        entries: list[Entry] = [*self.tasks.values(), *self.groups.values()]
         return {(entry.name, row.key): row for entry in entries for row in entry.rows or ()}
 
     @cached_property
     def paths(self) -> Sequence[tuple[str, ...]]:
-        """The path to every line: top-level groups by name, each with its members below it; then tasks in no group."""
-        inside = {member for group in self.groups.values() for member in group.members}
-        top = sorted(name for name in self.groups if name not in inside)
-        alone = sorted(name for name in self.tasks if name not in inside)
-        return [*(path for name in top for path in self._below((name,))), *((name,) for name in alone)]
+        """The path to every line: top-level groups by name, each with its members below it; then tasks in no group.
 
-    def _below(self, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        Members without results, such as broken tasks, have a path, too.
+        """
+        members = {group.name: group.members for group in self.groups.values()}
+        return list(tree_paths(members, self.tasks))
+
+
+NO_RESULTS = Results({}, status="")
+"""Of a run that has not written its results."""
+
+
+def tree_paths(members: Mapping[str, Sequence[str]], tasks: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the path to every line of a tree of groups, by name: groups in no other first, then tasks in no group."""
+    inside = {member for names in members.values() for member in names}
+
+    def below(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield path
-        group = self.groups.get(path[-1])
-        for member in sorted(group.members) if group is not None else ():
-            if member not in path and (member in self.groups or member in self.tasks):
-                yield from self._below((*path, member))
+        for member in sorted(members.get(path[-1], ())):
+            if member not in path:
+                yield from below((*path, member))
+
+    for name in sorted(name for name in members if name not in inside):
+        yield from below((name,))
+    yield from ((name,) for name in sorted(tasks) if name not in members and name not in inside)

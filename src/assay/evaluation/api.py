@@ -19,6 +19,8 @@ from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.groups import Group
 from assay.models.protocol import AnyModel
 from assay.records import JSONDict
+from assay.results import Results
+from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.results import failure_lines
 from assay.runs.run import Run
 from assay.tasks import Task, TaskManager
@@ -82,14 +84,20 @@ def stored_run(
 
 
 class EvaluationResults(dict[str, Any]):
-    """The content of results.json: a dict that is short where it is printed, and a table in a notebook."""
+    """Results in lm-eval's layout: a dict that is short where it is printed, and a table in a notebook."""
+
+    def __init__(self, results: Results, samples: Mapping[str, Any] | None = None) -> None:
+        layout = lm_eval_layout(results)
+        own = {"samples": samples} if samples is not None else {}
+        super().__init__({**layout, **own})
+        self.results = results
 
     def __repr__(self) -> str:
-        names, status = list(self.get("n-samples", {})), self.get("assay", {}).get("status", "")
+        names, status = list(self.results.tasks), self.results.status
         return f"<EvaluationResults: {some(names)}, {status}; keys: {', '.join(self)}>"
 
     def _repr_html_(self) -> str:
-        return Run(Path("results"), {}, self)._repr_html_()
+        return Run(Path("results"), {}, self.results)._repr_html_()
 
 
 def _evaluate(
@@ -129,9 +137,9 @@ def _evaluate(
 
 
 def _with_failures_logged(evaluation: Evaluation) -> EvaluationResults:
-    for line in failure_lines(evaluation.results["assay"]):
+    for line in failure_lines(evaluation.results):
         logging.getLogger("assay").warning(line)
-    return EvaluationResults(evaluation.results)
+    return EvaluationResults(evaluation.results, evaluation.samples)
 
 
 def _tasks_in(written: YAMLValue) -> list[Task | Group[Task]]:

@@ -8,7 +8,8 @@ from assay.groups.group import Group
 from assay.groups.results import MemberResult, bottom_up, counted_metric, counted_tasks, group_numbers
 from assay.groups.rows import FailedRow
 from assay.records import JSONDict, MetricValue, ScoreKey
-from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
+from assay.results import Results, Share
+from assay.runs.results import GroupResult, TaskResult, results_tree
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction
 from assay.statistics.board import Board
 from assay.statistics.calibration import CurvePoint
@@ -19,16 +20,15 @@ from assay.tasks import Task
 from assay.tasks.run import TaskRun
 
 
-def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> ResultsJSON:
-    """Results in lm-eval's layout, with what lm-eval does not report under `assay`."""
+def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> Results:
+    """The results of all tasks and groups."""
     config, like_lm_eval = prepared.config, prepared.config.compat == "lm-eval"
     tasks = {run.runnable.task.name: task_result(run, config.bootstrap_iters or 0, like_lm_eval) for run in runs}
     ordered = bottom_up(prepared.groups)
     scored = () if config.predict_only else ordered
     numbers = group_numbers(scored, tasks, like_lm_eval=like_lm_eval)
     groups = [group_result(group, tasks, numbers.get(group.name)) for group in ordered]
-    account = assay_section(list(tasks.values()), groups, prepared.broken, config.max_failed, interval)
-    return {**lm_eval_results(list(tasks.values()), groups), "assay": account}
+    return results_tree(list(tasks.values()), groups, prepared.broken, config.max_failed, interval)
 
 
 def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskResult:

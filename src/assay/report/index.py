@@ -22,14 +22,15 @@ import orjson
 from assay.catalog.index import no_collector
 from assay.config.folders import cache_folder
 from assay.config.source import digest
-from assay.records import AnyJSON, JSONObject, ScoreKey
+from assay.records import AnyJSON, JSONObject
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, step_of
+from assay.results import Estimate, Row
 from assay.runs.files import open_file
 from assay.runs.folder import MANIFEST, RESULTS, SCORED
 from assay.runs.labels import LABELS, OLD_LABELS
 from assay.runs.lease import NAME as LOCK
 from assay.runs.notes import NOTES
-from assay.runs.run import DEEPEST, RUNNING, ResultRow, find_runs, holds_run
+from assay.runs.run import DEEPEST, RUNNING, find_runs, holds_run
 from assay.version import __version__
 
 INDEX, FORMAT = ".assay-index", 3
@@ -63,8 +64,8 @@ class IndexedRow(NamedTuple):
     written: Sequence[Any]
 
     @property
-    def row(self) -> ResultRow:
-        return _row_of(self.written)
+    def row(self) -> Row:
+        return _row_of(self.task, self.written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,22 +399,22 @@ def entry_of(summary: RunSummary) -> tuple[RunEntry, bytes]:
         return RunEntry(broken.head), EMPTY
 
 
-ROW_FIELDS = ("value", "stderr", "interval", "n", "higher_is_better", "reason", "failed", "is_incomplete", "method")
+def _row_values(row: Row) -> list[AnyJSON]:
+    number = row.estimate
+    return [
+        row.metric, row.filter, number.value, number.stderr, number.interval, number.n, row.higher_is_better, number.reason,
+        row.failed, row.is_incomplete, number.method,
+    ]  # fmt: skip
 
 
-def _row_values(row: ResultRow) -> list[AnyJSON]:
-    return [*row.key, *(getattr(row, name) for name in ROW_FIELDS)]
-
-
-def _row_of(written: Sequence[Any]) -> ResultRow:
+def _row_of(owner: str, written: Sequence[Any]) -> Row:
     metric, name, value, stderr, interval, n, better, reason, failed, is_incomplete, method = written
-    return ResultRow(
-        ScoreKey(metric, name), value, stderr, tuple(interval), n, better, reason,
-        failed=failed, is_incomplete=is_incomplete, method=method,
-    )  # fmt: skip
+    ends = None if interval is None else (interval[0], interval[1])
+    estimate = Estimate(value, stderr, ends, n, reason, method)
+    return Row(owner, metric, name, estimate, failed, is_incomplete=is_incomplete, higher_is_better=better)
 
 
-def _row_json(line: ResultLine, row: ResultRow) -> list[AnyJSON]:
+def _row_json(line: ResultLine, row: Row) -> list[AnyJSON]:
     return [line.name, line.alias, line.is_group, line.depth, row is line.main, _row_values(row)]
 
 
@@ -435,6 +436,6 @@ def entry_json(entry: RunEntry) -> JSONObject:
 def entry_from(written: Mapping[str, Any], path: Path) -> RunEntry:
     """An entry that was written; a TypeError or ValueError where it is invalid."""
     values = dict(zip(HEAD_FIELDS, written["head"], strict=True))
-    headline = _row_of(written["headline"]) if written["headline"] is not None else None
+    headline = _row_of("", written["headline"]) if written["headline"] is not None else None
     head = RunHeadline(name=written["name"], path=path, headline=headline, **values)
     return RunEntry(head, written["step"], written["sources"])
