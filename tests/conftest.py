@@ -30,7 +30,6 @@ settings.load_profile("assay")
 
 Write = Callable[[Mapping[str, str]], Path]
 collect_ignore = [
-    "runs_0_1",
     "differences",
     "plugin_package",
     "seeds",

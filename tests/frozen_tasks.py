@@ -17,7 +17,7 @@ from frozen_corpus import HERE, LM_EVAL, Outcome, World, case, command, within
 from group_world import UNSURE, attempts, by_filter, group_file, scored, twins
 from run_world import COLOURS, FILES, SUMS, RecordingModel
 from run_world import run as run_world
-from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run, write_task
+from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run, says, write_task
 
 # --- tasks of lm-eval ------------------------------------------------------------------------------------------------
 
@@ -540,6 +540,18 @@ def tags(world: World) -> Outcome:
 
 
 @case()
+def directions_of_groups(world: World) -> Outcome:
+    """Members that disagree on which way is better, one that cannot say, and a number of examples that differs."""
+    folder = world.folder
+    scored(folder, "a", acc=[1, 0, 1], cost=[3, 4, 5])
+    scored(folder, "b", better=False, more="num_fewshot: 1\n", acc=[0, 1], cost=[1, 2])
+    group_file(folder, "group: g\ntask: [a, b]\naggregate_metric_list: [{metric: acc}, {metric: cost}]\n", "g")
+    group_file(folder, "group: h\ntask: [g, a]\naggregate_metric_list: [{metric: acc, higher_is_better: true}]\n", "h")
+    run(folder, ANYTHING, "h", output_path=str(folder / "run"))
+    return {"run": folder / "run"}
+
+
+@case()
 def shared_documents(world: World) -> Outcome:
     """Two tasks of the same documents are one draw of their group."""
     folder = world.folder
@@ -716,7 +728,10 @@ def failed_metrics(world: World) -> Outcome:
         "  - {metric: !function own.never, aggregation: mean, higher_is_better: true}\n"
     )
     generate(folder, ["a", "long", "b", "longer"], ["a", "long", "c", "x"], yaml, output_path=str(folder / "run"))
-    return {"run": folder / "run"}
+    (folder / "group.yaml").write_text("group: g\ntask: [t]\naggregate_metric_list: [{metric: exact_match}]\n")
+    unanswered = says(["a", "long", "b"])  # and nothing to the last question
+    run(folder, unanswered, "g", output_path=str(folder / "both"), max_failed=0.3)
+    return {"run": folder / "run", "of_requests_too": folder / "both"}
 
 
 @case()

@@ -19,7 +19,6 @@ import pytest
 import assay
 from assay.evaluation.writing import SampleLogs
 
-OLD = Path(__file__).parent / "runs_0_1"
 SUMS = [(a, b) for a in range(4) for b in range(3)]
 
 
@@ -128,16 +127,6 @@ def test_samples_have_a_row_for_every_document(runs: tuple[assay.Run, assay.Run]
     assert sum(batch.num_rows for batch in runs[0].sample_batches("sums")) == 12
     with pytest.raises(assay.AssayError, match="no column 'doc_ids' — did you mean 'doc_id'"):
         runs[0].samples("sums", ["doc_ids"])
-
-
-def test_runs_of_version_0_1_have_frames_and_tables() -> None:
-    for folder in sorted(OLD.iterdir()):
-        if (folder / "results.json").is_file():
-            run = assay.Run.open(folder)
-            assert run.scores().num_rows == len([*run.scored_rows()]) > 0
-            for task in run.scored_tasks:
-                assert run.samples(task).num_rows == run.facts(task)["size"]
-            assert "<table>" in run._repr_html_()
 
 
 def test_a_run_compares_itself_with_others(runs: tuple[assay.Run, assay.Run], tmp_path: Path) -> None:

@@ -101,14 +101,14 @@ def test_a_hub_that_stops_answering_is_not_asked_again(monkeypatch: pytest.Monke
 
         def load() -> str:
             calls.append("load")
-            raise ConnectionError("Couldn't reach the Hub")
+            raise ConnectionError("Couldn't reach 'org/first' on the Hub")
 
         for place, number in (
             ("a", 2),
             ("b", 3),
             ("c", 4),
         ):  # the first time with the network, then only from the cache
-            with pytest.raises(UserCodeError, match="Couldn't reach the Hub"):
+            with pytest.raises(UserCodeError, match="Couldn't reach a data set on the Hub"):
                 from_hub(place, load)
             assert len(calls) == number
 

@@ -1,7 +1,7 @@
 """Reads a run folder. Nothing else opens manifest.json, results.json, samples or responses to read them.
 
-Opening reads the manifest alone; everything else is read at its first use, and once. Runs of version 0.1, imported runs,
-scorings of a run (`RUN/scored/001`) and runs that have not finished have the same interface.
+Opening reads the manifest alone; everything else is read at its first use, and once. Imported runs, scorings of a
+run (`RUN/scored/001`) and runs that have not finished have the same interface.
 """
 
 import os
@@ -19,7 +19,7 @@ from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.late import late
 from assay.records import AnyJSON, JSONObject, ScoreKey
-from assay.redaction import is_same, without_secrets
+from assay.redaction import without_secrets
 from assay.results import Results, Row
 from assay.runs import journal
 from assay.runs.folder import (
@@ -77,7 +77,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, *, follow_links: bool = True) -> "Run":
-        """Open the run in a folder or at a URL; a RunError where there is none, a damaged one, or one of a later format.
+        """Open the run in a folder or at a URL; a RunError where there is none, a damaged one, or one of another format.
 
         A lost manifest is rebuilt from the header of the journal. Without `follow_links`, a run with files outside of its
         folder is refused.
@@ -103,7 +103,7 @@ class Run:
         return read_layout(read_file(self.path / RESULTS, self._checksum(RESULTS)))
 
     def _checksum(self, file: str) -> str:
-        """The checksum that the manifest has for a file; empty while the run is at work, and of version 0.1."""
+        """The checksum that the manifest has for a file; empty while the run is at work."""
         return str(mapping(self.manifest.get(CHECKSUMS)).get(file, ""))
 
     @cached_property
@@ -241,11 +241,7 @@ class Run:
     @cached_property
     def labels(self) -> Mapping[str, TaskLabels]:
         """The labels that people gave, by task; those about other answers are left out."""
-        plain = Run(self.path, self.manifest, self.written)
-        return {
-            task: current_labels(about, plain.rows(task), self.sample_file(task))
-            for task, about in read_labels(self.path).items()
-        }
+        return {task: current_labels(about, self.sample_file(task)) for task, about in read_labels(self.path).items()}
 
     # ---- samples and responses
 
@@ -297,7 +293,7 @@ class Run:
         if file is None:
             what = f"no samples of a task named {task!r}"
             raise RunError([Problem(Place(str(self.path)), what, did_you_mean(task, self.tasks))])
-        known = file.table_names
+        known = file.names
         for unknown in (name for name in columns or () if name not in known):
             raise RunError([Problem(Place(str(file.path)), f"no column {unknown!r}", did_you_mean(unknown, known))])
         chosen = known if columns is None else columns
@@ -441,7 +437,7 @@ def output_folder(runs_dir: Path, spec: JSONObject, model: str, tasks: Sequence[
     unfinished = [
         (manifest.get("created") or 0.0, path)
         for path, manifest in _manifests(runs_dir)
-        if is_same(manifest.get("spec"), written_spec) and manifest.get("status") != COMPLETE and not is_held(path)
+        if manifest.get("spec") == written_spec and manifest.get("status") != COMPLETE and not is_held(path)
     ]
     return max(unfinished)[1] if unfinished else new_folder(runs_dir, model, tasks)
 
