@@ -7,12 +7,13 @@ import random
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from assay.records import FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.results import TaskResult, results_tree
+from assay.runs.results_json import encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
@@ -86,9 +87,9 @@ def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, i
         )
         for number, name in enumerate(tasks)
     ]  # fmt: skip
-    about = {"config": {"model": "scripted", "model_args": {}}, "total_evaluation_time_seconds": "3600"}
+    about = {"config": {"model": "scripted", "model_args": {}}, "facts": {"total_evaluation_time_seconds": "3600"}}
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / RESULTS, {**lm_eval_layout(results_tree(results, [], {}, 0.01, interval)), **about})
+    write_json(folder / RESULTS, encode(replace(results_tree(results, [], {}, 0.01, interval), **about)))
     size = {"size": scored + failed, "repeats": 1}
     noted = {"created": time.time(), "status": "complete", "tasks": dict.fromkeys(tasks, size)}
     write_json(folder / MANIFEST, {"format": FORMAT, "model": {"name": "scripted"}, **noted})

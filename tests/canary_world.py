@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 import assay
 from assay.cli import main
-from assay.runs.lm_eval_layout import lm_eval_layout
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.viewer.app import make_app
 
 CANARY = "kanarie"

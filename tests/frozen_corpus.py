@@ -17,9 +17,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jsonschema
+
 from assay import Run, export
 from assay.cli import main
-from assay.runs.lm_eval_layout import lm_eval_layout
+from assay.exchange.lm_eval_layout import lm_eval_layout
+from assay.runs.results_json import schema
+from run_world import stored_results
 
 HERE = Path(__file__).parent
 FROZEN = HERE / "frozen"
@@ -69,7 +73,8 @@ def all_cases() -> Mapping[str, Case]:
 
 
 def outcome_of_run(folder: Path, exported: Path, names: Mapping[str, str]) -> dict[str, object]:
-    """Everything that a run reports: natively, and as lm-eval writes it."""
+    """Everything that a run reports: natively, and as lm-eval writes it. Its results.json has the published schema."""
+    jsonschema.validate(stored_results(folder), schema())
     return {**facts_of_run(folder), "rows": rows_of_run(folder), "lm_eval": lm_eval_files(folder, exported, names)}
 
 

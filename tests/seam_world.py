@@ -17,10 +17,10 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.merge import merge as merge_shards
 from assay.evaluation.score import ScoreOptions
 from assay.evaluation.score import score as score_again
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.plugins import TABLES, table
 from assay.registry import load_plugins
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.tasks.validate import validate as problems_of
 
 RIGHT = {"a": [1, 0], "b": [1, 0, 0, 0, 0, 0, 0, 0]}

@@ -11,8 +11,8 @@ import assay
 from assay import ConfigError
 from assay.comparison.compare import compare
 from assay.comparison.verdicts import gate
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.plugins import table
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.scoring.combined import EnsembleScorer
 from assay.scoring.judges import LLMJudgeScorer
 from assay.statistics import compare as compare_arrays

@@ -13,9 +13,9 @@ import assay
 from assay.engine.retry import RetryLimits
 from assay.errors import AssayError, ConfigError
 from assay.evaluation.options import run_config
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models.load import load_model
 from assay.redaction import redacted, redacted_command
-from assay.runs.lm_eval_layout import lm_eval_layout
 from canary_world import Said, after_a_run, canary, leaked, leaks_in_files, pages, said_by, write_yaml
 from serving import Arrived, loopback
 from small_runs import noting, run, write_task

@@ -23,8 +23,8 @@ from sklearn.metrics import (
 
 from assay import ConfigError, compare
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.report.write import report_text
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.scoring.metrics.confidence import log_odds
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board

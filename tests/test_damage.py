@@ -18,9 +18,9 @@ import run_world
 from assay import Run
 from assay.cli import main
 from assay.errors import AssayError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import Text
 from assay.runs.cache import Cache, ScoreCache
-from assay.runs.lm_eval_layout import lm_eval_layout
 from fuzz.damage import run_all
 from fuzz.damaged_parts import run_parts
 from run_world import RecordingModel
@@ -69,7 +69,7 @@ def test_one_changed_digit_of_a_result_is_refused_and_the_run_writes_it_anew(
 ) -> None:
     path = runs[0] / "results.json"
     whole = path.read_text()
-    path.write_text(whole.replace('"exact_match,none": 0.6', '"exact_match,none": 0.8', 1))
+    path.write_text(whole.replace('"value": 0.6', '"value": 0.8', 1))
     assert path.read_text() != whole
     for command in (["report", str(runs[0])], ["runs", "show", str(runs[0])], ["compare", str(runs[1]), str(runs[0])]):
         assert main(command) == 2
@@ -84,9 +84,8 @@ def test_one_changed_digit_of_a_result_is_refused_and_the_run_writes_it_anew(
 
 
 def test_results_that_another_program_wrote_are_read(runs: tuple[Path, Path]) -> None:
-    path = runs[0] / "results.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "note": "checked"}))
-    assert lm_eval_layout(Run.open(runs[0]).results)["note"] == "checked"
+    run_world.change_results(runs[0], lambda content: content["facts"].update(note="checked"))
+    assert Run.open(runs[0]).results.facts["note"] == "checked"
 
 
 @pytest.mark.parametrize(

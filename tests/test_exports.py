@@ -96,9 +96,8 @@ def test_a_log_for_inspect_has_its_members_and_our_numbers(tasks: Path, output: 
 
 def test_an_incomplete_task_is_not_a_success_in_inspects_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(failing={"3*3="}), tasks, output)
-    loaded = json.loads((output / "results.json").read_text())
-    loaded["assay"]["tasks"]["colours"] |= {"incomplete": True, "not_asked": 2}
-    (output / "results.json").write_text(json.dumps(loaded))
+    changes = {"is_incomplete": True, "not_asked": 2}
+    run_world.change_results(output, lambda content: content["tasks"]["colours"].update(changes))
     sums, colours = (members(path)["header.json"] for path in export(output, "inspect", tmp_path / "logs"))
     assert (sums["status"], sums["error"]["message"]) == (
         "error",

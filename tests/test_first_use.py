@@ -25,10 +25,10 @@ from assay.evaluation.verify import _remarks
 from assay.exchange.archive import pack, unpack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.models.load import check_generation, load_model
 from assay.models.local.embedded import BUNDLED, Embedded
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.influence import Estimate

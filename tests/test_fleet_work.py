@@ -16,7 +16,7 @@ from assay import Scripted
 from assay.config.run import RunConfig
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.options import task_manager
-from assay.runs.lm_eval_layout import lm_eval_layout
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.scoring.sandbox import obstacle
 from small_runs import says, write_task
 

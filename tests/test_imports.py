@@ -21,7 +21,7 @@ from assay.exchange.archive import write_archive
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
 from assay.exchange.inspect.log_file import member, with_attachments
-from assay.runs.lm_eval_layout import lm_eval_layout
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
 from run_world import ACC, EXACT_MATCH, RecordingModel, sample_rows
@@ -150,7 +150,7 @@ def test_a_log_that_was_cancelled_is_an_incomplete_run(packed: str, tmp_path: Pa
     log = log if packed == "eval" else as_json(log, tmp_path / "x.json")
     ended = run_assay("import", log, "-o", tmp_path / "run")
     assert (ended.returncode, "ended early: colours: cancelled: interrupted\n" in ended.stderr) == (1, True)
-    account = json.loads((tmp_path / "run/results.json").read_text())["assay"]
+    account = run_world.results(tmp_path / "run")["assay"]
     reasons = {"the sample is not in the log, which ended with cancelled: interrupted": 1}
     assert (account["status"], account["tasks"]["colours"]["reasons"]) == ("incomplete", reasons)
     assert (account["tasks"]["colours"]["documents"], account["tasks"]["colours"]["scored"]) == (3, 2)
@@ -190,9 +190,8 @@ def test_an_error_at_the_end_of_a_log_is_reported_though_all_samples_are_there(t
 
 def test_unanswered_requests_of_a_run_are_missing_after_the_import(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
-    loaded = json.loads((output / "results.json").read_text())
-    loaded["assay"]["tasks"]["sums"] |= {"documents": 5, "not_asked": 2}
-    (output / "results.json").write_text(json.dumps(loaded))
+    changes = {"documents": 5, "not_asked": 2}
+    run_world.change_results(output, lambda content: content["tasks"]["sums"].update(changes))
     imported = lm_eval_layout(import_runs([output], tmp_path / "brought"))
     assert (imported["assay"]["status"], imported["assay"]["tasks"]["sums"]["not_asked"]) == ("incomplete", 2)
 
@@ -240,7 +239,7 @@ def test_an_exported_log_that_was_scored_again_has_the_new_numbers(
     [log] = export(output, "inspect", tmp_path / "logs")
     scored = changed_log(Path(log), tmp_path / "again.eval", partial(set_to_nothing, kind))
     import_runs([scored], tmp_path / "back")
-    row = json.loads((tmp_path / "back/results.json").read_text())["results"]["sums"]
+    row = run_world.results(tmp_path / "back")["results"]["sums"]
     first = sample_rows(tmp_path / "back/samples/sums.parquet")[0]["scores"]
     [reported] = [value for key, value in row.items() if key.startswith("exact_match,")]
     [of_first] = [value for key, value in first.items() if key.startswith("exact_match,")]

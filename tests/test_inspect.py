@@ -16,7 +16,7 @@ import pytest
 import run_world
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
-from assay.runs.lm_eval_layout import lm_eval_layout
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from exchange_world import INSPECT, TASKS
 from run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, RecordingModel
 

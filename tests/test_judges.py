@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import assay
 from assay.errors import ConfigError
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.models.conversations import sent_messages
 from assay.records import Generate, Text
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.scoring.judges import UNPARSABLE, LLMJudgeScorer, fenced, mark_of, read_score, read_winner
 from assay.scoring.results import GenResult
 from assay.scoring.scorer_models import Unscored

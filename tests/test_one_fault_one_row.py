@@ -17,10 +17,10 @@ import pytest
 from assay import UnitMetricRegistry, simple_evaluate, unit_metric
 from assay.config.row_names import row_name
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import ScoreKey
 from assay.report.table import results_table
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.run import Run
 from assay.scoring.workers import can_fork
 from small_runs import SAMPLED, choose, generate, run, says, write_task
@@ -341,12 +341,12 @@ def test_an_aggregation_that_fails_costs_its_own_row_and_is_said(fault: str, tmp
         run(tmp_path / "tasks", says(ANSWERS), output_path=str(tmp_path / name))
     before, after = Run.open(tmp_path / "whole"), Run.open(tmp_path / "disturbed")
     struck = ScoreKey("exact_match", "two")
-    assert before.rows("t")[struck].value == 0.6
+    assert before.rows("t")[struck].estimate.value == 0.6
     assert {key: row for key, row in after.rows("t").items() if key != struck} == {
         key: row for key, row in before.rows("t").items() if key != struck
     }
-    assert (after.rows("t")[struck].value, after.rows("t")[struck].n) == (None, 5)
-    assert re.search(r"the aggregation \(share, h.py:1\)", after.rows("t")[struck].reason)
+    assert (after.rows("t")[struck].estimate.value, after.rows("t")[struck].estimate.n) == (None, 5)
+    assert re.search(r"the aggregation \(share, h.py:1\)", after.rows("t")[struck].estimate.reason)
     assert after.status == "incomplete"
 
 
@@ -426,7 +426,7 @@ def test_a_unit_metric_of_a_graph_that_fails_takes_its_row_of_its_record_and_not
         )
         results = simple_evaluate(model, tasks=[str(graph)], include_defaults=False, output_path=str(tmp_path / name))
         known.append(results["assay"]["tasks"]["t"]["rows"])
-        again = score([tmp_path / name]).results["assay"]["tasks"]["t"]["rows"]
+        again = lm_eval_layout(score([tmp_path / name]).results)["assay"]["tasks"]["t"]["rows"]
         assert again == known[-1]
     before, after = known
     struck = after.pop("lost_length,none")

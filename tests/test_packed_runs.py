@@ -118,7 +118,7 @@ def test_a_run_is_the_same_after_it_was_packed_and_imported(
         assert export(there, to, tmp_path / f"out-{to}")
     ended = run_assay("score", there, "--include_path", tasks)
     assert "Traceback" not in ended.stderr
-    again, before = json.loads((there / "scored/001/results.json").read_text()), results_text(run)
+    again, before = run_world.results(there / "scored/001"), results_text(run)
     assert again["results"] == before["results"]
     with serving(tmp_path / "there") as at:
         assert [fetched(at, "/")[0], fetched(at, "/run", run="run")[0]] == [200, 200]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.test_python_runs import adder, tasks
 
 import assay
+import run_world
 from assay.cli import main
 from assay.records import ScoreKey
 from assay.report.charts import Axis, Chart, Panel, Point, Series, draw, style_of
@@ -247,9 +248,8 @@ def test_an_incomplete_run_says_so_on_the_picture(folder: Path, tmp_path: Path) 
     run = assay.run(
         never, tasks="sums", include_path=str(folder / "tasks"), output_path=str(tmp_path / "r"), progress=False
     )
-    results = json.loads((run.path / "results.json").read_text())
-    results["assay"] |= {"status": "incomplete", "failed": 3}
-    (run.path / "results.json").write_text(json.dumps(results))
+    run_world.change_results(run.path, lambda content: content.update(status="incomplete"))
+    run_world.change_results(run.path, lambda content: content["tasks"]["sums"].update(failed=3))
     manifest = json.loads((run.path / "manifest.json").read_text())
     manifest["checksums"].pop("results.json", None)
     (run.path / "manifest.json").write_text(json.dumps(manifest))

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from assay.errors import AssayError
 from assay.evaluation.definitions import parse_filter, parse_metric
 from assay.evaluation.score import Rescored, ScoreOptions, score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
 from assay.runs.folder import scorings
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter

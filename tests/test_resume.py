@@ -135,7 +135,7 @@ def test_a_line_that_was_glued_to_the_next_costs_these_two_at_most(tasks: Path, 
     assert content["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
 
 
-MANIFESTS = {"torn": '{"format": 2, "spec', "empty": "", "a list": "[]", "nothing": "{}", "gone": None}
+MANIFESTS = {"torn": '{"format": 3, "spec', "empty": "", "a list": "[]", "nothing": "{}", "gone": None}
 
 
 @pytest.mark.parametrize("left", MANIFESTS.values(), ids=MANIFESTS)

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import run_world
 from assay.cli import main
 from assay.comparison.absolute import RunNumbers
 from assay.comparison.compare import compare
@@ -208,11 +209,10 @@ def with_usage(source: Path, target: Path, **usage: Any) -> Path:
     import shutil
 
     shutil.copytree(source, target)
-    results = json.loads((target / "results.json").read_text())
     if usage:
-        results["assay"]["account"] = {"requests": 9, "failed": 0, "retries": 0, **usage}
-    results.pop("crc32", None)
-    (target / "results.json").write_text(json.dumps(results))
+        run_world.change_results(
+            target, lambda content: content.update(usage={"requests": 9, "failed": 0, "retries": 0, **usage})
+        )
     manifest = json.loads((target / "manifest.json").read_text())
     (target / "manifest.json").write_text(
         json.dumps({k: v for k, v in manifest.items() if k not in ("checksums", "crc32")})
@@ -387,7 +387,7 @@ def test_several_runs_carry_their_noise(tmp_path: Path) -> None:
     assert noise["within"] == pytest.approx(within)
     between = ((1.5 - 1.2) ** 2 + (1.1 - 1.2) ** 2 + (1 - 1.2) ** 2) / 2
     assert (noise["runs"], noise["between_runs"]) == (3, pytest.approx(between - within / 80))
-    assert packed.rows("t")[next(iter(packed.rows("t")))].value == pytest.approx(1.2)
+    assert packed.rows("t")[next(iter(packed.rows("t")))].estimate.value == pytest.approx(1.2)
     seeds = [each["seeds"]["random_seed"] for each in packed.manifest["baseline"]]
     assert seeds == [0, 1, 2]
     [verdict] = gate(candidate, ["x >= baseline - 0.6"], baseline=packed.path).verdicts

@@ -9,8 +9,8 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
-from assay.runs.lm_eval_layout import lm_eval_layout
 from small_runs import run, says, write_task
 
 ANSWERS = ["a", "B", "cc"]

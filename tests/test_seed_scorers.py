@@ -10,9 +10,9 @@ import pytest
 import assay
 from assay import GenerateTask, GenerationScorer, Instance, Scorer, TaskManager
 from assay.errors import ConfigError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import Failed
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.scoring.scorer_models import OnlyInRun
 from seed_blocks import classes, copied
 from small_runs import SAMPLED, choose, generate, run, says, write_task

@@ -13,8 +13,8 @@ from assay import Run, simple_evaluate
 from assay.cli import main
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError, ConfigError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.runs.folder import RunError
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.run import run_name
 from assay.runs.storage import Storage, UploadError, is_url, local_folder, push, url_of, working_folder
 from run_world import EXACT_MATCH, SUMS, RecordingModel, run
@@ -66,7 +66,7 @@ def test_a_run_is_uploaded_at_its_end_and_opened_by_its_url(tasks: Path, store: 
         "uploaded.json",
     }
     [row] = Run.open(URL).rows("sums").values()
-    assert row.value == EXACT_MATCH
+    assert row.estimate.value == EXACT_MATCH
     assert Run.open(URL).status == "complete"
     assert len(Run.open(Path(URL)).sample_files()["sums"].path.read_bytes()) == len(
         content(store, "samples/sums.parquet")

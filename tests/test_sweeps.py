@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import run_world
 from assay.cli import main
 from assay.models.local.embedded import BUNDLED
 from assay.report.table import checkpoints_table
@@ -63,7 +64,7 @@ def test_every_model_has_a_run_folder_and_a_column_of_the_table(
     assert values["step-10"] == values["reference"], "the same weights"
     assert value(tmp_path / "out/step-9") < WORSE_THAN_CHANCE_BY_LUCK < value(tmp_path / "out/step-10")
     assert main(["run", "--tasks", TASK, "-o", str(tmp_path / "alone")]) == 0
-    alone, swept = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("alone", "out/step-10"))
+    alone, swept = (run_world.results(tmp_path / name) for name in ("alone", "out/step-10"))
     assert alone["results"] == swept["results"]
     assert alone["n-samples"] == swept["n-samples"]
 

@@ -10,9 +10,9 @@ from tests.test_agent_backends import BACKENDS, TALKING
 
 import assay
 from assay import ConfigError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import Request, Response, Text
-from assay.runs.lm_eval_layout import lm_eval_layout
 from serving import Servers
 from small_runs import generate, write_task
 

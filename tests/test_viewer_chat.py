@@ -312,7 +312,7 @@ def test_a_conversation_of_a_megabyte_and_of_attacks_is_a_page(tmp_path: Path) -
     talk = tuple(Message("user", text) for text in (*HOSTILE, "word " * 200_000, "\u202eback"))
     view_of(tmp_path / "runs/big/samples", talk, "x" * 1_000_000)
     (tmp_path / "runs/big/manifest.json").write_text(
-        '{"format": 2, "created": 1.0, "status": "complete", "tasks": {"t": {"size": 1}}}'
+        '{"format": 3, "created": 1.0, "status": "complete", "tasks": {"t": {"size": 1}}}'
     )
     (tmp_path / "runs/big/results.json").write_text(
         '{"results": {"t": {"exact_match,none": 0.0}}, "configs": {"t": {}}}'

@@ -27,6 +27,10 @@ Interval = tuple[float | None, float | None]
 """The ends of an interval; None for an end that is open."""
 WRITTEN: Mapping[str, bool] = {"always": True}
 """Marks a field that results.json has even where it says nothing: others are left out there."""
+ABOVE: Mapping[str, bool] = {"above": True}
+"""Marks the field that has the name which results.json has above it."""
+WITHIN: Mapping[str, bool] = {"within": True}
+"""Marks a record whose fields results.json has among those around it."""
 EVERY_DOCUMENT_FAILED = "every document failed in this row"
 
 
@@ -88,11 +92,11 @@ class Share(NamedTuple):
 class Row:
     """One number of a task or group: a metric over the answers that one filter leaves."""
 
-    owner: str
+    owner: str = field(metadata=ABOVE)
     """The task or group."""
     metric: str
     filter: str
-    estimate: Estimate
+    estimate: Estimate = field(metadata=WITHIN)
     failed: int = 0
     """Documents without a value in this row."""
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -140,7 +144,7 @@ class Row:
 class TaskEntry:
     """The results of one task."""
 
-    name: str
+    name: str = field(metadata=ABOVE)
     alias: str
     rows: Sequence[Row] = field(default=(), metadata=WRITTEN)
     documents: int = field(default=0, metadata=WRITTEN)
@@ -174,7 +178,7 @@ class TaskEntry:
 class GroupEntry:
     """The results of one group or tag. `members` are the names of its tasks and groups, in their order."""
 
-    name: str
+    name: str = field(metadata=ABOVE)
     alias: str
     members: Sequence[str] = field(default=(), metadata=WRITTEN)
     rows: Sequence[Row] | None = field(default=None, metadata=WRITTEN)
@@ -223,9 +227,9 @@ class Results:
     """The results of a run: its tasks and groups by name, and what became of the run as a whole."""
 
     tasks: Mapping[str, TaskEntry]
-    groups: Mapping[str, GroupEntry] = field(default_factory=dict)
+    groups: Mapping[str, GroupEntry] = field(default_factory=dict, metadata=WRITTEN)
     """Members come before the groups that contain them."""
-    status: str = "complete"
+    status: str = field(default="complete", metadata=WRITTEN)
     broken: Mapping[str, str] = field(default_factory=dict)
     """Tasks that could not be run, each with the reason."""
     ended: str = ""

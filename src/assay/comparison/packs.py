@@ -19,7 +19,6 @@ from assay.records import JSONDict, ScoreKey
 from assay.redaction import without_secrets
 from assay.results import Estimate, Results, Row, TaskEntry
 from assay.runs.folder import SAMPLES, RunError, staging_folder, write_results
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.run import COMPLETE, Run, finished_run, mapping
 from assay.runs.samples.encode import score_arrays
 from assay.runs.samples.records import ScoreColumns
@@ -71,7 +70,7 @@ def pack_baseline(folders: Sequence[str | Path], output: str | Path) -> Packed:
         tasks = {name: _shared(name, runs) for name in runs[0].scored_tasks}
         for name, task in tasks.items():
             task.write(folder / SAMPLES / f"{file_name(name)}.parquet")
-        write_results(folder, lm_eval_layout(_results(runs, tasks)), _manifest(runs))
+        write_results(folder, _results(runs, tasks), _manifest(runs))
         return pack(folder, target)
 
 

@@ -24,7 +24,6 @@ from assay.registry import load_plugins
 from assay.results import Results
 from assay.runs.folder import CHECKSUMS, WAS_CUT_OFF, RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.results import ManifestJSON, total_usage
 from assay.runs.samples.reader import ReplayedSample
 from assay.runs.signature import SIGNATURE, with_signature
@@ -115,7 +114,7 @@ class MergedOutput:
                 files.write_copies()
         usage = scored.usage
         complete = replace(again(results, self.shards.results), usage=usage.account)
-        self.folder.finish(lm_eval_layout(complete), complete.status, usage.requests)
+        self.folder.finish(complete, usage.requests)
         return complete
 
 

@@ -37,7 +37,6 @@ from assay.redaction import redacted
 from assay.registry import load_plugins
 from assay.results import Entry, Results
 from assay.runs.folder import environment, new_scoring, publish_scoring, write_results
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.results import ManifestJSON, plain, tasks_text
 from assay.runs.run import holds_run
 from assay.runs.samples.reader import ReplayedSample
@@ -244,7 +243,7 @@ class ScoringOutput:
             report.place_reports()
         numbers = row_changes(self.answers.results, results, self.changes.rows)
         complete = _completed(results, self.answers, self.changes, numbers)
-        write_results(self.folder, lm_eval_layout(complete), _manifest(self.answers, self.options, complete.status))
+        write_results(self.folder, complete, _manifest(self.answers, self.options, complete.status))
         return Rescored(complete, publish_scoring(self.folder), numbers, self.remarks)
 
 

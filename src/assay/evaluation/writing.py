@@ -30,7 +30,6 @@ from assay.results import Results
 from assay.runs.folder import MANIFEST, WAS_CUT_OFF, NoRun, RunError, RunFolder, as_written, open_run
 from assay.runs.journal import Journal
 from assay.runs.live import LiveFolder
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.results import ManifestJSON
 from assay.runs.run import Run, holds_run, output_folder, run_name, with_doubt
 from assay.runs.samples.records import SampleRecord, lm_eval_records
@@ -112,7 +111,7 @@ class RunOutput:
             return Evaluation(complete, None, scored.runs, samples)
         if usage.account.get("unanswered"):
             self.folder.manifest[WAS_CUT_OFF] = True
-        self.folder.finish(lm_eval_layout(complete), complete.status, usage.requests)
+        self.folder.finish(complete, usage.requests)
         complete = replace(complete, usage=with_doubt(usage.account, self.folder.manifest))
         return Evaluation(complete, self.folder.path, scored.runs, samples)
 

@@ -17,7 +17,7 @@ from assay.errors import Place, Problem, some
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
 from assay.records import AnyJSON, JSONObject
-from assay.redaction import environment_secrets, without_secrets
+from assay.redaction import environment_secrets, results_without_secrets, without_secrets
 from assay.results import Results
 from assay.runs.files import make_folder, new_file, replace_folder
 from assay.runs.folder import (
@@ -33,7 +33,7 @@ from assay.runs.folder import (
 )
 from assay.runs.folder import SCORED as SCORED
 from assay.runs.labels import LABELS
-from assay.runs.lm_eval_layout import lm_eval_layout
+from assay.runs.results_json import encode
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
@@ -95,11 +95,11 @@ def _members(run: Run, golds: GoldRemoval | None) -> Iterator[Member]:
 def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
     """Yield the members of one folder; nothing that is a link to elsewhere."""
     as_written = Run.open(run.path)
-    contents = {RESULTS: lm_eval_layout(as_written.written), MANIFEST: as_written.manifest}
+    contents = {RESULTS: encode(as_written.written), MANIFEST: as_written.manifest}
     for file in contents:
         if is_outside(run.path, run.path / file):
             raise RunError([Problem(Place(str(run.path / file)), LINK_OUTSIDE, "put the file itself there")])
-        known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)})
+        known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)}, file)
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
     labels = run.path / LABELS
@@ -113,9 +113,10 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path
 
 
-def _clean(value: JSONObject) -> JSONObject:
+def _clean(value: JSONObject, file: str) -> JSONObject:
     """Remove secrets and the path of the home directory from the content of a file."""
-    cleaned: Mapping[str, Any] = _without_home(without_secrets(value), str(Path.home()))
+    redact = without_secrets if file == MANIFEST else results_without_secrets
+    cleaned: Mapping[str, Any] = _without_home(redact(value), str(Path.home()))
     return cleaned
 
 
@@ -300,7 +301,7 @@ def _note_paths(part: Path) -> None:
         run = Run.open(path.parent)
         write_results(
             path.parent,
-            lm_eval_layout(run.written),
+            run.written,
             imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]),
         )
 

@@ -43,8 +43,11 @@ class GoldRemoval:
         """Results or a manifest without examples that have their answers, marked as what they are."""
         if is_manifest:
             return {**value, WITHOUT_GOLD: True}
-        configs = {task: self._config(task, config) for task, config in value.get("configs", {}).items()}
-        return {**value, "configs": configs} if configs else value
+        tasks = {
+            name: {**task, "config": self._config(name, task["config"])} if "config" in task else task
+            for name, task in value["tasks"].items()
+        }
+        return {**value, "tasks": tasks}
 
     def _config(self, task: str, config: JSONObject) -> JSONObject:
         fewshot = config.get("fewshot_config")

@@ -29,11 +29,10 @@ from assay.records import AnyJSON, Function, JSONDict, JSONObject, ScoreKey
 from assay.redaction import redacted
 from assay.results import Results
 from assay.runs.folder import RunFolder, environment, open_run
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.results import GroupResult, TaskResult, results_tree
+from assay.runs.results_json import decode, encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.runs.validation import wrong_results
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import BOUNDS, AggregationOrFunction, within
 from assay.statistics.board import Board
@@ -209,11 +208,9 @@ def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) ->
         imported=sorted({run.format for run in runs}),
         **_run_facts(runs),
     )
-    content = lm_eval_layout(results)
-    what = wrong_results(orjson.loads(orjson.dumps(content, default=str, option=orjson.OPT_NON_STR_KEYS)))
-    if what:
-        raise ValueError(what)  # files of other programs may contain anything
-    folder.finish(content, results.status, {})
+    content = orjson.dumps(encode(results), default=str, option=orjson.OPT_NON_STR_KEYS)
+    decode(orjson.loads(content))  # files of other programs may contain anything
+    folder.finish(results, {})
     return results
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from assay.errors import Place, Problem
 from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import (
     AnyJSON,
     Generate,
@@ -22,7 +23,6 @@ from assay.records import (
     Text,
 )
 from assay.runs.folder import LineWriter, RunError, write_json
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.lm_eval_logs import LoggedSample, SampleLog, logged_files, logged_samples, results_beside
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile, filter_scores

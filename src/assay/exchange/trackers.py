@@ -14,7 +14,7 @@ from assay.exchange.lm_eval import export_lm_eval
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.redaction import redacted
 from assay.runs.folder import MANIFEST, RESULTS
-from assay.runs.lm_eval_layout import lm_eval_layout
+from assay.runs.results_json import encode
 from assay.runs.run import Run
 
 PROJECT = "assay"
@@ -40,7 +40,7 @@ def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
     with mlflow.start_run(run_name=run.path.resolve().name, tags=_tags(run)) as tracked:
         mlflow.log_params({key: _short(value) for key, value in tracked_settings(run.results.config).items()})
         mlflow.log_metrics(dict(tracked_metrics(run)))
-        for file, content in ((RESULTS, lm_eval_layout(run.results)), (MANIFEST, run.manifest)):
+        for file, content in ((RESULTS, encode(run.results)), (MANIFEST, run.manifest)):
             mlflow.log_text(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode(), file)
         return f"{mlflow.get_tracking_uri()} experiment {experiment.experiment_id} run {tracked.info.run_id}"
 

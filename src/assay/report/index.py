@@ -33,7 +33,7 @@ from assay.runs.notes import NOTES
 from assay.runs.run import DEEPEST, RUNNING, find_runs, holds_run
 from assay.version import __version__
 
-INDEX, FORMAT = ".assay-index", 3
+INDEX, FORMAT = ".assay-index", 4
 STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, NOTES, SCORED)
 """The files and the folder of a run that an entry depends on."""
 READS = 4
@@ -65,7 +65,7 @@ class IndexedRow(NamedTuple):
 
     @property
     def row(self) -> Row:
-        return _row_of(self.task, self.written)
+        return _row_of(self.written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,12 +403,12 @@ def _row_values(row: Row) -> list[AnyJSON]:
     number = row.estimate
     return [
         row.metric, row.filter, number.value, number.stderr, number.interval, number.n, row.higher_is_better, number.reason,
-        row.failed, row.is_incomplete, number.method,
+        row.failed, row.is_incomplete, number.method, row.owner,
     ]  # fmt: skip
 
 
-def _row_of(owner: str, written: Sequence[Any]) -> Row:
-    metric, name, value, stderr, interval, n, better, reason, failed, is_incomplete, method = written
+def _row_of(written: Sequence[Any]) -> Row:
+    metric, name, value, stderr, interval, n, better, reason, failed, is_incomplete, method, owner = written
     ends = None if interval is None else (interval[0], interval[1])
     estimate = Estimate(value, stderr, ends, n, reason, method)
     return Row(owner, metric, name, estimate, failed, is_incomplete=is_incomplete, higher_is_better=better)
@@ -436,6 +436,6 @@ def entry_json(entry: RunEntry) -> JSONObject:
 def entry_from(written: Mapping[str, Any], path: Path) -> RunEntry:
     """An entry that was written; a TypeError or ValueError where it is invalid."""
     values = dict(zip(HEAD_FIELDS, written["head"], strict=True))
-    headline = _row_of("", written["headline"]) if written["headline"] is not None else None
+    headline = _row_of(written["headline"]) if written["headline"] is not None else None
     head = RunHeadline(name=written["name"], path=path, headline=headline, **values)
     return RunEntry(head, written["step"], written["sources"])

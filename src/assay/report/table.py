@@ -8,10 +8,10 @@ from typing import NamedTuple
 from assay.comparison.labelling import spreadsheet_cell
 from assay.config.option import NOTHING
 from assay.config.row_names import shown_filter
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.report.terminal import TOGETHER, TableView
 from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
-from assay.runs.lm_eval_layout import lm_eval_layout
 from assay.runs.results import failure_lines
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")

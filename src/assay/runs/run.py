@@ -19,7 +19,7 @@ from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.late import late
 from assay.records import AnyJSON, JSONObject, ScoreKey
-from assay.redaction import without_secrets
+from assay.redaction import results_without_secrets, without_secrets
 from assay.results import Results, Row
 from assay.runs import journal
 from assay.runs.folder import (
@@ -34,14 +34,15 @@ from assay.runs.folder import (
     as_written,
     manifest_from_journal,
     no_run,
-    read_file,
+    read_manifest,
+    read_results,
     refuse_links_outside,
 )
 from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
 from assay.runs.labels import TaskLabels, current_labels, read_labels, with_corrected_rows
 from assay.runs.lease import is_held, progress
-from assay.runs.lm_eval_layout import lm_eval_layout, read_layout
+from assay.runs.results_json import decode, encode
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
 from assay.runs.storage import local_folder, shown_path
@@ -85,7 +86,7 @@ class Run:
         folder = local_folder(path)
         if not follow_links:
             refuse_links_outside(folder)
-        manifest = read_file(folder / MANIFEST) or manifest_from_journal(folder)
+        manifest = read_manifest(folder) or manifest_from_journal(folder)
         if not manifest and not (folder / RESULTS).is_file():
             raise NoRun([no_run(folder)])
         return cls(folder, manifest)
@@ -100,7 +101,7 @@ class Run:
     @cached_property
     def written(self) -> Results:
         """The results as the run wrote them."""
-        return read_layout(read_file(self.path / RESULTS, self._checksum(RESULTS)))
+        return read_results(self.path, self._checksum(RESULTS))
 
     def _checksum(self, file: str) -> str:
         """The checksum that the manifest has for a file; empty while the run is at work."""
@@ -112,7 +113,7 @@ class Run:
         if "scored" not in self.manifest:
             return self.manifest
         try:
-            above = read_file(self.path.resolve().parent.parent / MANIFEST)
+            above = read_manifest(self.path.resolve().parent.parent)
         except RunError:
             return self.manifest
         return above if above and above.get("spec_digest") == self.manifest.get("of") else self.manifest
@@ -153,7 +154,7 @@ class Run:
     def redacted(self) -> "Run":
         """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
         manifest = {**self.answers_manifest, CHECKSUMS: {}, **self.manifest}
-        results = read_layout(without_secrets(lm_eval_layout(self.results)))
+        results = decode(results_without_secrets(encode(self.results)))
         return Run(self.path, without_secrets(manifest), results)
 
     # ---- tasks and groups

@@ -149,8 +149,8 @@ def _like_lm_eval(config: RunConfig, *, no_output: bool) -> RunConfig:
 def _show(evaluation: Evaluation, config: RunConfig, asked: RunConfig) -> None:
     """Print lm-eval's tables, and write lm-eval's files as they were asked for."""
     from assay.exchange.lm_eval import export_lm_eval
+    from assay.exchange.lm_eval_layout import lm_eval_layout
     from assay.report.table import table_footing
-    from assay.runs.lm_eval_layout import lm_eval_layout
     from assay.runs.run import finished_run
 
     results = lm_eval_layout(evaluation.results)

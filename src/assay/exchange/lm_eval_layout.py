@@ -1,12 +1,12 @@
 """lm-eval's layout of results: rows named by metric and filter ("acc,none"), and what it lacks under `assay`."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from assay.config.row_names import BYPASS, row_key, row_name, rows_of, stderr_name
-from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
-from assay.results import NO_RESULTS, Bounds, Entry, Estimate, GroupEntry, Results, Row, Share, TaskEntry
+from assay.config.row_names import BYPASS, row_name, stderr_name
+from assay.records import JSONDict, ScoreKey
+from assay.results import Bounds, Entry, GroupEntry, Results, Row, TaskEntry
 
 BYPASSED = 999.0
 """The value that lm-eval reports of a task that scores nothing."""
@@ -162,146 +162,3 @@ def _shares(row: Row) -> JSONDict:
 def _open_ends(bounds: Bounds) -> list[float | None]:
     """Bounds with null for an end that is open."""
     return [end if math.isfinite(end) else None for end in bounds]
-
-
-# ---- reading it back
-
-
-def read_layout(content: JSONObject) -> Results:
-    """Read results in this layout, checked before (runs/validation.py)."""
-    if not content:
-        return NO_RESULTS
-    section = _mapping(content.get("assay"))
-    named = _mapping(content.get("group_subtasks"))
-    tasks = {name: _read_task(name, content) for name in _mapping(content.get("n-samples"))}
-    groups = {name: _read_group(name, content) for name in reversed([*named])}
-    known = {
-        "results", "groups", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples", "config",
-        "assay",
-    }  # fmt: skip
-    return Results(
-        tasks,
-        groups,
-        status=str(section.get("status") or ""),
-        broken=_mapping(section.get("broken")),
-        config=_mapping(content.get("config")),
-        facts={key: value for key, value in content.items() if key not in known},
-        **{name: section[key] for name, key in RUN_SECTIONS if section.get(key)},
-    )
-
-
-def _read_task(name: str, content: JSONObject) -> TaskEntry:
-    about = _mapping(_mapping(_mapping(content.get("assay")).get("tasks")).get(name))
-    row = _mapping(content["results"].get(name))
-    counts = _mapping(content["n-samples"][name])
-    directions = _mapping(_mapping(content.get("higher_is_better")).get(name))
-    shots = _mapping(content.get("n-shot")).get(name)
-    scored = int(counts.get("effective") or 0)
-    return TaskEntry(
-        name,
-        str(row.get("alias", name)),
-        list(_read_rows(name, row, about, directions)),
-        documents=int(about.get("documents", row.get("sample_len") or 0)),
-        scored=scored,
-        failed=int(about.get("failed") or 0),
-        reasons=_mapping(about.get("reasons")),
-        is_incomplete=bool(about.get("incomplete")),
-        not_asked=int(about.get("not_asked") or 0),
-        original=counts.get("original"),
-        noticed=_mapping(about.get("noticed")),
-        remarks=about.get("remarks", ()),
-        audit=_mapping(about.get("audit")),
-        never_came=about.get("never_came", ()),
-        unscored=[row_key(key).filter for key in row if row_key(key).metric == BYPASS],
-        directions=directions,
-        num_fewshot=shots if isinstance(shots, int) else None,
-        version=_mapping(content.get("versions")).get(name, "N/A"),
-        config=_mapping(_mapping(content.get("configs")).get(name)),
-    )
-
-
-def _read_group(name: str, content: JSONObject) -> GroupEntry:
-    about = _mapping(_mapping(_mapping(content.get("assay")).get("groups")).get(name))
-    row = _mapping(content["results"].get(name))
-    directions = _mapping(_mapping(content.get("higher_is_better")).get(name))
-    shots = _mapping(content.get("n-shot")).get(name)
-    has_rows = name in _mapping(content.get("groups"))
-    return GroupEntry(
-        name,
-        str(row.get("alias", name)),
-        content["group_subtasks"][name],
-        list(_read_rows(name, row, about, directions)) if has_rows else None,
-        size=int(row.get("sample_len") or 0),
-        is_incomplete=bool(about.get("incomplete")),
-        tasks=about.get("tasks", 0),
-        scored_tasks=about.get("scored_tasks", 0),
-        failed=about.get("failed", 0),
-        not_run=about.get("not_run", ()),
-        incomplete_tasks=about.get("incomplete_tasks", ()),
-        directions=directions,
-        metadata=_mapping(about.get("metadata")),
-        skipped=_mapping(about.get("skipped")),
-        computed_by=about.get("computed_by"),
-        num_fewshot=shots if isinstance(shots, int) else None,
-        version=str(_mapping(content.get("versions")).get(name, "N/A")),
-    )
-
-
-def _read_rows(owner: str, row: JSONObject, about: JSONObject, directions: JSONObject) -> Iterator[Row]:
-    described, bounds = _mapping(about.get("rows")), _mapping(about.get("bounds"))
-    without = _mapping(about.get("no_value"))
-    counts, size = _mapping(row.get("sample_count")), int(row.get("sample_len") or 0)
-    lost = {row_key(name): None for name, own in described.items() if name not in row and own.get("failed")}
-    for key, value in (*rows_of(row), *lost.items()):
-        name = row_name(key)
-        own = _mapping(described.get(name))
-        counted = own if "failed" in own else about
-        yield Row(
-            owner,
-            key.metric,
-            key.filter,
-            Estimate(
-                _number(value),
-                _number(row.get(stderr_name(key))),
-                None if own.get("interval") is None else (own["interval"][0], own["interval"][1]),
-                int(own["n"] if "n" in own else counts.get(name) or size),
-                str(own.get("reason", "")),
-                method=str(own.get("method") or ""),
-                df=own.get("df"),
-                scale=_read_bounds(own.get("scale")),
-                unused_bounds=_read_bounds(own.get("unused_bounds")),
-                note=str(own.get("note", "")),
-                clusters=own.get("clusters"),
-                named_values=value if isinstance(value, Mapping) else None,
-            ),
-            failed=int(counted.get("failed") or 0),
-            reasons=_mapping(own.get("reasons")),
-            is_incomplete=bool(counted.get("incomplete")),
-            lacks_number=name in without,
-            higher_is_better=directions.get(key.metric),
-            failure_bounds=(bounds[name][0], bounds[name][1]) if name in bounds else None,
-            tasks=own.get("tasks", 1),
-            missing=own.get("missing", ()),
-            chosen=own.get("chosen", ()),
-            shares=[Share(task, row_key(text), float(slope)) for task, text, slope in own["of"]]
-            if own.get("of")
-            else None,
-            noise=own.get("noise"),
-            reliability=own.get("reliability", ()),
-        )
-
-
-def _mapping(value: AnyJSON) -> JSONObject:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _number(value: AnyJSON) -> float | None:
-    is_plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_plain and value == value else None
-
-
-def _read_bounds(written: Sequence[float | None] | None) -> Bounds | None:
-    if not written:
-        return None
-    low, high = written
-    return -math.inf if low is None else low, math.inf if high is None else high
