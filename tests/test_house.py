@@ -12,6 +12,7 @@ from textwrap import dedent
 import pytest
 from tools import house, words
 
+pytestmark = pytest.mark.xdist_group("house")  # the sources are parsed once
 ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "src/assay").rglob("*.py"))
 HEAVY = ("torch", "transformers", "datasets", "litellm", "pandas", "numpy", "yaml", "jinja2", "rich", "asyncio")

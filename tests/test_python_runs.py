@@ -223,6 +223,7 @@ run.plot("pie")  # type: ignore[arg-type]
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_code_of_users_is_type_checked(tmp_path: Path) -> None:
     """In mypy's strict mode an ignore that is not needed is an error, too: wrong names are refused, right ones pass."""

@@ -14,6 +14,7 @@ import assay
 from assay import AssayError
 from assay.models import Scripted
 from assay.runs.folder import git_state
+from commands import Run
 from conftest import Write
 from run_world import (
     ACC,
@@ -37,8 +38,6 @@ from run_world import (
 from small_runs import write_task
 
 pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 # What a finished run leaves

@@ -1,7 +1,6 @@
 """Said before the run, or once: a hub that is unreachable, thinking with a small limit, many reasons that are one."""
 
 import socket
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from assay.records import Message, Prompt
 from assay.runs.reasons import grouped_reasons
 from assay.samples.hub import from_hub
 from assay.user_code import UserCodeError
+from commands import Run
 from serving import Arrived, loopback
 from small_runs import run, write_task
 
 TEXT = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Render = Callable[[tuple[Message, ...], bool], Prompt]
 
 
