@@ -61,7 +61,7 @@ def test_a_pattern_evaluates_each_checkpoint_and_prints_one_table(
         own = run_world.results(world / f"out/step-{step}")
         assert own["results"]["t"]["acc,none"] == p
     both = json.loads((world / "out/checkpoints.json").read_text())["checkpoints"]
-    assert [(each["name"], each["status"], each["results"]["t"]["acc,none"]) for each in both] == [
+    assert [(each["name"], each["status"], each["tasks"]["t"]["rows"][0]["value"]) for each in both] == [
         ("step-2", "complete", expected[0]), ("step-10", "complete", expected[1])
     ]  # fmt: skip
 

@@ -401,8 +401,8 @@ def test_a_run_that_has_not_ended_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_of_another_format_is_refused(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path, A, B)
-    edit(second / "manifest.json", format=3)
-    with pytest.raises(AssayError, match="it has format 3, and this version of assay reads format 2"):
+    edit(second / "manifest.json", format=2)
+    with pytest.raises(AssayError, match="it has format 2, and this version of assay reads format 3"):
         compare([first, second])
 
 

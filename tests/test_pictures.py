@@ -179,7 +179,7 @@ def titles(picture: assay.Picture) -> list[str]:
 def test_intervals_show_every_task_of_every_run(folder: Path) -> None:
     picture = assay.plot([folder / "step-100", folder / "step-300"])
     for name, value in (("step-100", 0.25), ("step-300", 0.75)):
-        row = assay.Run.open(folder / name).rows("sums")["exact_match", "none"]
+        row = assay.Run.open(folder / name).rows("sums")["exact_match", "none"].estimate
         shown = f"{name}: sums exact_match {value} ({row.low:.4g} … {row.high:.4g}), n 12"
         assert shown in titles(picture)
     assert "exact_match, higher is better (share of 1, 95 % interval)" in picture.svg

@@ -3,16 +3,17 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from assay.comparison.labelling import spreadsheet_cell
 from assay.config.option import NOTHING
 from assay.config.row_names import shown_filter
-from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.report.terminal import TOGETHER, TableView
 from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
 from assay.runs.results import failure_lines
+from assay.runs.results_json import encode
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 
@@ -407,16 +408,18 @@ def checkpoints_json(checkpoints: Mapping[str, Results | None], reasons: Mapping
                 "name": name,
                 "status": results.status,
                 "pretrained": (results.config.get("model_args") or {}).get("pretrained"),
-                **_layout_of_rows(results),
+                **_entries(results),
             }
             for name, results in checkpoints.items()
         ]
     }
 
 
-def _layout_of_rows(results: Results) -> JSONDict:
-    layout = lm_eval_layout(results)
-    return {key: layout[key] for key in ("results", "groups") if key in layout}
+def _entries(results: Results) -> JSONDict:
+    """The tasks and groups as results.json has them, without their settings."""
+    tasks = {name: replace(task, config={}) for name, task in results.tasks.items()}
+    content = encode(replace(results, tasks=tasks))
+    return {key: content[key] for key in ("tasks", "groups")}
 
 
 def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[CheckpointRow]:

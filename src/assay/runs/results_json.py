@@ -19,7 +19,11 @@ from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.results import Results
 from assay.runs.validation import FORMAT, KINDS, RESULTS_PARTS, is_too_deep
 
-Decode = Callable[[AnyJSON, str], Any]
+FieldValue = Any
+"""A value of a field of a record: of any type that a field has."""
+FieldType = Any
+"""The type of a field, as its annotation says."""
+Decode = Callable[[AnyJSON, str], FieldValue]
 """Makes a value of a field from its JSON; the text is the name of the task or group that it is inside of."""
 
 
@@ -38,7 +42,7 @@ class Malformed(ValueError):
 class Codec(NamedTuple):
     """How a type is written, read and described."""
 
-    encode: Callable[[Any], AnyJSON]
+    encode: Callable[[FieldValue], AnyJSON]
     decode: Decode
     schema: JSONObject
 
@@ -120,7 +124,7 @@ def _encode_number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _as_it_is(value: Any) -> Any:
+def _as_it_is(value: FieldValue) -> FieldValue:
     return value
 
 
@@ -142,15 +146,16 @@ PLAIN: Mapping[object, Codec] = {
 
 
 @cache
-def codec_of(kind: Any) -> Codec:
+def codec_of(kind: FieldType) -> Codec:
     """The codec of a type."""
     if kind in PLAIN:
         return PLAIN[kind]
-    origin, inner = get_origin(kind), get_args(kind)
+    origin: FieldType = get_origin(kind)
+    inner: Sequence[FieldType] = get_args(kind)
     if origin in (Union, UnionType):
         [own] = [each for each in inner if each is not NoneType]
         return _optional(codec_of(own))
-    if origin is tuple and inner == (float, float):
+    if origin is tuple and tuple(inner) == (float, float):
         return BOUNDS
     if origin is tuple:
         return _fixed(tuple(codec_of(each) for each in inner), {"type": "array"})
@@ -165,10 +170,10 @@ def codec_of(kind: Any) -> Codec:
 
 
 def _optional(own: Codec) -> Codec:
-    def encode(value: Any) -> AnyJSON:
+    def encode(value: FieldValue) -> AnyJSON:
         return None if value is None else own.encode(value)
 
-    def decode(value: AnyJSON, owner: str) -> Any:
+    def decode(value: AnyJSON, owner: str) -> FieldValue:
         return None if value is None else own.decode(value, owner)
 
     kind = own.schema.get("type")
@@ -178,10 +183,10 @@ def _optional(own: Codec) -> Codec:
 
 
 def _mapping(own: Codec) -> Codec:
-    def encode(value: Mapping[str, Any]) -> AnyJSON:
+    def encode(value: Mapping[str, FieldValue]) -> AnyJSON:
         return {key: own.encode(inner) for key, inner in value.items()}
 
-    def decode(value: AnyJSON, owner: str) -> Any:  # noqa: ARG001
+    def decode(value: AnyJSON, owner: str) -> FieldValue:  # noqa: ARG001
         if type(value) is not dict:
             raise _must("a mapping", value)
         decoded = {}
@@ -199,10 +204,10 @@ def _mapping(own: Codec) -> Codec:
 
 
 def _sequence(own: Codec) -> Codec:
-    def encode(value: Sequence[Any]) -> AnyJSON:
+    def encode(value: Sequence[FieldValue]) -> AnyJSON:
         return [own.encode(inner) for inner in value]
 
-    def decode(value: AnyJSON, owner: str) -> Any:
+    def decode(value: AnyJSON, owner: str) -> FieldValue:
         if type(value) is not list:
             raise _must("a list", value)
         decoded = []
@@ -217,13 +222,13 @@ def _sequence(own: Codec) -> Codec:
     return Codec(encode, decode, {"type": "array", "items": own.schema})
 
 
-def _fixed(parts: Sequence[Codec], about: JSONObject, make: Callable[..., Any] | None = None) -> Codec:
+def _fixed(parts: Sequence[Codec], about: JSONObject, make: Callable[..., FieldValue] | None = None) -> Codec:
     """An array with one value of each type: a pair, or a NamedTuple."""
 
-    def encode(value: Sequence[Any]) -> AnyJSON:
+    def encode(value: Sequence[FieldValue]) -> AnyJSON:
         return [part.encode(inner) for part, inner in zip(parts, value, strict=True)]
 
-    def decode(value: AnyJSON, owner: str) -> Any:
+    def decode(value: AnyJSON, owner: str) -> FieldValue:
         if type(value) is not list or len(value) != len(parts):
             raise _must(f"a list of {len(parts)} values", value)
         decoded = [part.decode(inner, owner) for part, inner in zip(parts, value, strict=True)]
@@ -255,13 +260,13 @@ class _Plan(NamedTuple):
     needed: frozenset[str]
     above: Sequence[str]
     within: Mapping[str, "_Plan"]
-    make: Callable[..., Any]
+    make: Callable[..., FieldValue]
 
 
 @cache
-def _plan(kind: Any) -> _Plan:
+def _plan(kind: FieldType) -> _Plan:
     hints = get_type_hints(kind)
-    own: list[Field[Any]] = [each for each in fields(kind) if not each.metadata]
+    own: list[Field[FieldValue]] = [each for each in fields(kind) if not each.metadata]
     own += [each for each in fields(kind) if each.metadata.get("always")]
     names = [each.name for each in fields(kind) if each in own]
     defaults = {each.name: _default(each) for each in own if not each.metadata.get("always") and _has_default(each)}
@@ -275,18 +280,18 @@ def _plan(kind: Any) -> _Plan:
     )
 
 
-def _has_default(each: "Field[Any]") -> bool:
+def _has_default(each: "Field[FieldValue]") -> bool:
     return each.default is not MISSING or each.default_factory is not MISSING
 
 
-def _default(each: "Field[Any]") -> object:
+def _default(each: "Field[FieldValue]") -> FieldValue:
     return each.default if each.default is not MISSING else {}
 
 
-def _record(kind: Any) -> Codec:
+def _record(kind: FieldType) -> Codec:
     plan = _plan(kind)
 
-    def decode(value: AnyJSON, owner: str) -> Any:
+    def decode(value: AnyJSON, owner: str) -> FieldValue:
         if type(value) is not dict:
             raise _must("a mapping", value)
         return _decoded(plan, value, owner)
@@ -294,7 +299,7 @@ def _record(kind: Any) -> Codec:
     return Codec(lambda value: _encoded(plan, value), decode, _record_schema(plan))
 
 
-def _encoded(plan: _Plan, value: Any) -> JSONDict:
+def _encoded(plan: _Plan, value: FieldValue) -> JSONDict:
     content: JSONDict = {}
     for name in value.__dataclass_fields__:
         if name in plan.within:
@@ -306,14 +311,14 @@ def _encoded(plan: _Plan, value: Any) -> JSONDict:
     return content
 
 
-def _says_nothing(value: object, default: object) -> bool:
+def _says_nothing(value: FieldValue, default: FieldValue) -> bool:
     """Whether a value is its field's default: an empty list is, for an empty tuple."""
     if isinstance(default, tuple | dict):
         return not value
     return value is default or (type(value) is type(default) and value == default)
 
 
-def _decoded(plan: _Plan, content: Mapping[str, AnyJSON], owner: str) -> Any:
+def _decoded(plan: _Plan, content: Mapping[str, AnyJSON], owner: str) -> FieldValue:
     arguments: dict[str, Any] = dict.fromkeys(plan.above, owner)
     for name, codec in plan.codecs.items():
         if name in content:
