@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.records import FilterScores, Generate, Sample, ScoreKey
+from assay.results import AuditCount
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
 from assay.runs.results import TaskResult, results_tree
 from assay.runs.results_json import encode
@@ -78,7 +79,7 @@ def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, i
         row = Estimate(share, (share * (1 - share) / max(scored, 1)) ** 0.5, scored, is_rate=True)
         return {ScoreKey("exact_match", name): row for name in ("strict", "flexible")}
 
-    audit = {"failed": {"count": failed}, "truncated": {"count": (scored + failed) // 500}}
+    audit = {"failed": AuditCount(failed), "truncated": AuditCount((scored + failed) // 500)}
     tasks = [task] if isinstance(task, str) else task
     results = [
         TaskResult(

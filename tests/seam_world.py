@@ -183,7 +183,7 @@ def merge(world: World, seam: Seam) -> float:
         options = {**world.options, **seam.options, "shard": f"{number}/2", "output_path": str(shard)}
         assay.run(seam.model(world), tasks=seam.select(world), progress=False, **options)
     world.asked.clear()
-    return _number(merge_shards(world.folder / "whole", shards), seam)
+    return _number(lm_eval_layout(merge_shards(world.folder / "whole", shards)), seam)
 
 
 def validate(world: World, seam: Seam) -> float:

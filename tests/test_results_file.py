@@ -11,7 +11,7 @@ import pytest
 import run_world
 from assay import Run, ScoreKey
 from assay.cli import main
-from assay.results import Estimate, GroupEntry, Results, Row, Share, TaskEntry
+from assay.results import AuditCount, Estimate, GroupEntry, ReliabilityPoint, Results, Row, Share, TaskEntry
 from assay.runs.results_json import Malformed, decode, encode, schema
 from run_world import RecordingModel
 
@@ -23,12 +23,12 @@ NUMBER = Estimate(
 ROW = Row(
     "a", "acc", "strict", NUMBER, failed=2, reasons={"timeout": 1}, is_incomplete=True, higher_is_better=True,
     failure_bounds=(0.2, 0.5), noise={"within": 0.1, "between": 0.2, "repeats": 2}, labels=3, tuning=0.5,
-    reliability=[{"confidence": 0.5, "accuracy": 0.5, "n": 2, "interval": [0.1, 0.9]}],
+    reliability=[ReliabilityPoint(0.5, 0.5, 2, (0.1, 0.9))],
 )  # fmt: skip
 LOST = Row("a", "f1", "strict", Estimate(None, reason="no positives", named_values={"x": 1.0}), lacks_number=True)
 TASK = TaskEntry(
     "a", "A", [ROW, LOST], 6, 4, 2, {"timeout": 2}, is_incomplete=True, not_asked=1, original=9, noticed={"cut off": 1},
-    remarks=["short"], audit={"empty": {"count": 1, "ids": [3]}}, never_came=["bleu"], unscored=["none"],
+    remarks=["short"], audit={"empty": AuditCount(1, [3])}, never_came=["bleu"], unscored=["none"],
     directions={"acc": True, "f1": None}, num_fewshot=5, version=1.0, config={"task": "a", "metadata": {"x": [1, None]}},
 )  # fmt: skip
 G_ROW = Row("g", "acc", "none", Estimate(0.5), tasks=2, missing=["b"], chosen=["a"], shares=[Share("a", ROW.key, 0.5)])
@@ -57,7 +57,7 @@ def test_every_field_is_written_and_read_back() -> None:
     assert in_json(encode(back)) == content
     assert back == replace(RESULTS, tasks=back.tasks, groups=back.groups)
     row = back.tasks["a"].rows[0]
-    assert row == replace(ROW, noise=row.noise, reliability=row.reliability)
+    assert row == replace(ROW, noise=row.noise)
     assert back.groups["g"].rows == [G_ROW] and back.groups["tag"].rows is None
     assert replace(back.tasks["a"], rows=TASK.rows) == TASK
 

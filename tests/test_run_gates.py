@@ -143,7 +143,7 @@ def test_bounds_are_those_of_the_stored_intervals(world: Path) -> None:
     numbers = RunNumbers(Run.open(world / "worse"))
     for row in numbers.rows:
         rebuilt = interval(numbers.estimate(row.name, row.key))
-        assert rebuilt == pytest.approx(numbers.stored(row).interval, rel=1e-9), row.name
+        assert rebuilt == pytest.approx(numbers.stored(row).estimate.interval, rel=1e-9), row.name
 
 
 def test_a_threshold_that_the_number_cannot_have_is_refused(tmp_path: Path) -> None:

@@ -374,7 +374,7 @@ def test_answers_that_land_first_do_not_decide(tmp_path: Path, capsys: pytest.Ca
         assert Run.open(out).usage["at_least"]
     whole = Run.open(out)
     assert (whole.status, whole.results.tasks["t"].documents, bool(whole.results.stop_when)) == ("complete", N, False)
-    assert whole.rows("t")[next(iter(whole.rows("t")))].value == 0.5
+    assert whole.rows("t")[next(iter(whole.rows("t")))].estimate.value == 0.5
 
 
 def test_a_killed_run_resumes_to_the_same_decision(tmp_path: Path) -> None:

@@ -89,6 +89,16 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ReliabilityPoint:
+    """How often answers of about this confidence are right."""
+
+    confidence: float
+    accuracy: float
+    n: int
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One number of a task or group: a metric over the answers that one filter leaves."""
 
@@ -118,7 +128,7 @@ class Row:
     """Of a group's row: how far it moves with each row of its tasks; None where that is not known."""
     noise: Mapping[str, float] | None = None
     """Of a row with repeats: the variance within and between documents; of a baseline also between runs."""
-    reliability: Sequence[Mapping[str, Any]] = ()
+    reliability: Sequence[ReliabilityPoint] = ()
     """The points of a reliability curve."""
     labels: int | None = None
     """Of a judge's row that labels of people correct: how many documents have one."""
@@ -138,6 +148,14 @@ class Row:
     def slopes(self) -> Mapping[tuple[str, ScoreKey], float] | None:
         """Of a group's row: how far it moves with each row of its tasks; None where that is not known."""
         return None if self.shares is None else {(share.task, share.row): share.slope for share in self.shares}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCount:
+    """How many documents have a flag of the audit, and the first of them."""
+
+    count: int
+    ids: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +179,8 @@ class TaskEntry:
     noticed: Mapping[str, int] = field(default_factory=dict)
     """What is to be known about answers, such as that they were cut off, with the number of documents."""
     remarks: Sequence[str] = ()
-    audit: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By flag, such as `empty`: the number of documents, and the first of them."""
+    audit: Mapping[str, AuditCount] = field(default_factory=dict)
+    """By flag, such as `empty`, the documents that have it."""
     never_came: Sequence[str] = ()
     """Declared metrics that no document has a score of."""
     unscored: Sequence[str] = ()

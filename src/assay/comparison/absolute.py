@@ -224,11 +224,9 @@ def _of_documents(kind: str, run: Run, tasks: Sequence[str]) -> CountedNumber:
     documents = sum(entry.documents for entry in entries)
     if kind == "failed":
         return CountedNumber(sum(entry.failed for entry in entries), documents)
-    counts = [number(mapping(entry.audit.get(kind)).get("count")) for entry in entries]
-    known = [each for each in counts if each is not None]
-    if len(known) < len(counts):
+    if not all(kind in entry.audit for entry in entries):
         return CountedNumber(None, reason=f"the run does not say how many answers are {kind}")
-    return CountedNumber(sum(known), documents)
+    return CountedNumber(sum(entry.audit[kind].count for entry in entries), documents)
 
 
 def _of_usage(gate: Gate, run: Run, tasks: Sequence[str]) -> CountedNumber:

@@ -8,7 +8,7 @@ from assay.groups.group import Group
 from assay.groups.results import MemberResult, bottom_up, counted_metric, counted_tasks, group_numbers
 from assay.groups.rows import FailedRow
 from assay.records import JSONDict, MetricValue, ScoreKey
-from assay.results import Results, Share
+from assay.results import ReliabilityPoint, Results, Share
 from assay.runs.results import GroupResult, TaskResult, results_tree
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction
 from assay.statistics.board import Board
@@ -58,7 +58,7 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
         version=runnable.version,
         higher_is_better=runnable.higher_is_better(),
         config=runnable.described(),
-        audit=run.audit.as_json(),
+        audit=run.audit.by_flag(),
         remarks=runnable.remarks(differ=run.differ),
         details=row_details(run.board, runnable.aggregation, estimates),
     )
@@ -89,11 +89,11 @@ def _are_numbers(repeats: Sequence[Sequence[MetricValue]]) -> bool:
     )
 
 
-def _points(curve: Sequence[CurvePoint]) -> list[JSONDict]:
+def _points(curve: Sequence[CurvePoint]) -> list[ReliabilityPoint]:
     """The points of a reliability curve, each with the interval of its accuracy."""
     errors = [math.sqrt(each.accuracy * (1 - each.accuracy) / each.n) for each in curve]
     shares = [Estimate(each.accuracy, error, each.n, is_rate=True) for each, error in zip(curve, errors, strict=True)]
-    return [{**each._asdict(), "interval": interval(share)} for each, share in zip(curve, shares, strict=True)]
+    return [ReliabilityPoint(*each, interval(share)) for each, share in zip(curve, shares, strict=True)]
 
 
 def group_result(

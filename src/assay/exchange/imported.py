@@ -268,7 +268,7 @@ def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
         version=task.version,
         higher_is_better=task.higher_is_better,
         config=task.config,
-        audit=audit.as_json(),
+        audit=audit.by_flag(),
         details=row_details(board, _aggregation, rows),
     )
     return WrittenTask(

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from assay.config.row_names import BYPASS, row_name, stderr_name
 from assay.records import JSONDict, ScoreKey
-from assay.results import Bounds, Entry, GroupEntry, Results, Row, TaskEntry
+from assay.results import AuditCount, Bounds, Entry, GroupEntry, ReliabilityPoint, Results, Row, TaskEntry
 
 BYPASSED = 999.0
 """The value that lm-eval reports of a task that scores nothing."""
@@ -94,12 +95,16 @@ def _task_section(task: TaskEntry) -> JSONDict:
         **({"not_asked": task.not_asked} if task.not_asked else {}),
         **({"noticed": dict(task.noticed)} if task.noticed else {}),
         **({"remarks": list(task.remarks)} if task.remarks else {}),
-        "audit": dict(task.audit),
+        "audit": {flag: _audit_count(documents) for flag, documents in task.audit.items()},
         **({"bounds": bounds} if task.failed else {}),
         **({"no_value": without} if without else {}),
         **({"never_came": list(task.never_came)} if task.never_came else {}),
         "rows": {row_name(row.key): {**_described(row), **_failures(row)} for row in task.rows},
     }
+
+
+def _audit_count(documents: AuditCount) -> JSONDict:
+    return {"count": documents.count, **({"ids": list(documents.ids)} if documents.count else {})}
 
 
 def _group_section(group: GroupEntry) -> JSONDict:
@@ -139,10 +144,14 @@ def _described(row: Row) -> JSONDict:
         **({"chosen": list(row.chosen)} if row.chosen else {}),
         **({"reason": number.reason} if number.reason else {}),
         **({"noise": dict(row.noise)} if row.noise is not None else {}),
-        **({"reliability": list(row.reliability)} if row.reliability else {}),
+        **({"reliability": [_point(point) for point in row.reliability]} if row.reliability else {}),
         **({"labels": row.labels} if row.labels is not None else {}),
         **({"tuning": row.tuning} if row.tuning is not None else {}),
     }
+
+
+def _point(point: ReliabilityPoint) -> JSONDict:
+    return {**asdict(point), "interval": None if point.interval is None else list(point.interval)}
 
 
 def _failures(row: Row) -> JSONDict:

@@ -177,11 +177,17 @@ def curves_of(reading: RunSummary) -> list[Curve]:
         Curve(
             task,
             row,
-            [CurvePoint(each["confidence"], each["accuracy"], each["n"]) for each in points],
-            [tuple(each["interval"]) if each.get("interval") else None for each in points],
+            [CurvePoint(point.confidence, point.accuracy, point.n) for point in points],
+            [_closed(point.interval) for point in points],
         )
         for task, row, points in stored
     ]
+
+
+def _closed(interval: tuple[float | None, float | None] | None) -> tuple[float, float] | None:
+    """An interval that has both of its ends."""
+    low, high = interval or (None, None)
+    return None if low is None or high is None else (low, high)
 
 
 def lowest_tasks(lines: Iterable[ResultLine], count: int) -> list[ResultLine]:

@@ -321,14 +321,14 @@ class RunSummary:
         )
         if isinstance(entry, GroupEntry):
             return replace(line, coverage=entry.coverage, audit={})
-        audit = {kind: mapping(counts).get("count", 0) for kind, counts in entry.audit.items()}
+        audit = {flag: documents.count for flag, documents in entry.audit.items()}
         return replace(line, audit=audit, scorer=_scorer_name(entry.config.get("scorer")))
 
     @cached_property
     def audit(self) -> dict[str, int]:
         """The number of samples with each audit flag, over all tasks."""
         audits = [task.audit for task in self.results.tasks.values()]
-        return {kind: sum(mapping(counts.get(kind)).get("count", 0) for counts in audits) for kind in KINDS}
+        return {flag: sum(audit[flag].count for audit in audits if flag in audit) for flag in KINDS}
 
     @cached_property
     def remarks(self) -> list[str]:

@@ -10,7 +10,7 @@ from assay.config.row_names import BYPASS, row_name
 from assay.errors import grouped, some
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.redaction import redacted
-from assay.results import EVERY_DOCUMENT_FAILED, Bounds, GroupEntry, Results, Row, Share, TaskEntry
+from assay.results import EVERY_DOCUMENT_FAILED, AuditCount, Bounds, GroupEntry, Results, Row, Share, TaskEntry
 from assay.results import Estimate as EstimateRecord
 from assay.runs.reasons import grouped_reasons, without_numbers
 from assay.statistics.influence import Estimate
@@ -41,7 +41,7 @@ class TaskResult:
     version: object
     higher_is_better: Mapping[str, bool | None]
     config: Mapping[str, object]
-    audit: Mapping[str, Any]
+    audit: Mapping[str, AuditCount]
     failures: Mapping[ScoreKey, "RowFailures"] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     details: Mapping[ScoreKey, JSONObject] = field(default_factory=dict)
@@ -395,9 +395,10 @@ def _failed_documents(tasks: Sequence[TaskEntry]) -> Iterator[_Remark]:
 def _remarks(task: TaskEntry) -> Iterator[_Remark]:
     if task.not_asked:
         yield _Remark(task.name, f"{task.not_asked} documents were not asked", "incomplete: ")
-    tied = task.audit.get("tied", {}).get("count")
-    if tied:
-        yield _Remark(task.name, f"all choices have the same log-likelihood in {tied} of {task.documents} documents")
+    tied = task.audit.get("tied")
+    if tied is not None and tied.count:
+        text = f"all choices have the same log-likelihood in {tied.count} of {task.documents} documents"
+        yield _Remark(task.name, text)
     if task.noticed:
         shares = ", ".join(_share(what, count, task.documents) for what, count in task.noticed.items())
         yield _Remark(task.name, f"answers {shares}")

@@ -49,7 +49,7 @@ class Codec(NamedTuple):
 
 def encode(results: Results) -> JSONDict:
     """The content of results.json."""
-    content: JSONDict = {"format": FORMAT, **_encoded(_plan(Results), results)}
+    content: JSONDict = {"format": FORMAT, **_encoded(_layout_of(Results), results)}
     for name in ("tasks", "groups"):  # what is short comes first
         content[name] = content.pop(name)
     return content
@@ -57,8 +57,6 @@ def encode(results: Results) -> JSONDict:
 
 def decode(content: JSONObject) -> Results:
     """Read the content of results.json; a Malformed where it is not as `encode` writes it."""
-    if is_too_deep(content):
-        raise Malformed("is nested too deeply")
     results: Results = codec_of(Results).decode(content, "")
     wrong = RESULTS_PARTS(content)
     if wrong:
@@ -182,6 +180,15 @@ def _optional(own: Codec) -> Codec:
     return Codec(encode, decode, own.schema if kind is not None else {"anyOf": [own.schema, {"type": "null"}]})
 
 
+def _decode_open(value: AnyJSON, owner: str) -> JSONObject:  # noqa: ARG001
+    """A mapping that may hold anything: readers go down by calling themselves, and not without end."""
+    if type(value) is not dict:
+        raise _must("a mapping", value)
+    if is_too_deep(value):
+        raise Malformed("is nested too deeply")
+    return value
+
+
 def _mapping(own: Codec) -> Codec:
     def encode(value: Mapping[str, FieldValue]) -> AnyJSON:
         return {key: own.encode(inner) for key, inner in value.items()}
@@ -199,7 +206,7 @@ def _mapping(own: Codec) -> Codec:
         return decoded
 
     if own is PLAIN[Any]:
-        return Codec(dict, decode, {"type": "object"})
+        return Codec(dict, _decode_open, {"type": "object"})
     return Codec(encode, decode, {"type": "object", "additionalProperties": own.schema})
 
 
@@ -252,31 +259,40 @@ BOUNDS = Codec(_PAIR.encode, _decode_bounds, _PAIR.schema)
 # ---- records
 
 
-class _Plan(NamedTuple):
+class _RecordLayout(NamedTuple):
     """The fields of a record: those that are written, those that come from the name above, and those of a record within."""
 
     codecs: Mapping[str, Codec]
     defaults: Mapping[str, object]
     needed: frozenset[str]
     above: Sequence[str]
-    within: Mapping[str, "_Plan"]
+    within: Mapping[str, "_RecordLayout"]
+    """A record within, at most one."""
     make: Callable[..., FieldValue]
+    decoders: Mapping[str, Decode]
+    inner_decoders: Mapping[str, Decode]
+    inner_needed: frozenset[str]
 
 
 @cache
-def _plan(kind: FieldType) -> _Plan:
+def _layout_of(kind: FieldType) -> _RecordLayout:
     hints = get_type_hints(kind)
     own: list[Field[FieldValue]] = [each for each in fields(kind) if not each.metadata]
     own += [each for each in fields(kind) if each.metadata.get("always")]
     names = [each.name for each in fields(kind) if each in own]
     defaults = {each.name: _default(each) for each in own if not each.metadata.get("always") and _has_default(each)}
-    return _Plan(
-        {name: codec_of(hints[name]) for name in names},
+    codecs = {name: codec_of(hints[name]) for name in names}
+    within = {each.name: _layout_of(hints[each.name]) for each in fields(kind) if each.metadata.get("within")}
+    return _RecordLayout(
+        codecs,
         defaults,
         frozenset(each.name for each in own if not _has_default(each)),
         [each.name for each in fields(kind) if each.metadata.get("above")],
-        {each.name: _plan(hints[each.name]) for each in fields(kind) if each.metadata.get("within")},
+        within,
         kind,
+        {name: codec.decode for name, codec in codecs.items()},
+        {name: decode for layout in within.values() for name, decode in layout.decoders.items()},
+        frozenset(name for layout in within.values() for name in layout.needed),
     )
 
 
@@ -289,7 +305,7 @@ def _default(each: "Field[FieldValue]") -> FieldValue:
 
 
 def _record(kind: FieldType) -> Codec:
-    plan = _plan(kind)
+    plan = _layout_of(kind)
 
     def decode(value: AnyJSON, owner: str) -> FieldValue:
         if type(value) is not dict:
@@ -299,7 +315,7 @@ def _record(kind: FieldType) -> Codec:
     return Codec(lambda value: _encoded(plan, value), decode, _record_schema(plan))
 
 
-def _encoded(plan: _Plan, value: FieldValue) -> JSONDict:
+def _encoded(plan: _RecordLayout, value: FieldValue) -> JSONDict:
     content: JSONDict = {}
     for name in value.__dataclass_fields__:
         if name in plan.within:
@@ -318,25 +334,32 @@ def _says_nothing(value: FieldValue, default: FieldValue) -> bool:
     return value is default or (type(value) is type(default) and value == default)
 
 
-def _decoded(plan: _Plan, content: Mapping[str, AnyJSON], owner: str) -> FieldValue:
-    arguments: dict[str, Any] = dict.fromkeys(plan.above, owner)
-    for name, codec in plan.codecs.items():
-        if name in content:
-            try:
-                arguments[name] = codec.decode(content[name], owner)
-            except Malformed as error:
-                error.path.append(name)
-                raise
-        elif name in plan.needed:
-            missing = Malformed("is missing")
-            missing.path.append(name)
-            raise missing
-    for name, inner in plan.within.items():
-        arguments[name] = _decoded(inner, content, owner)
+def _decoded(plan: _RecordLayout, content: Mapping[str, AnyJSON], owner: str) -> FieldValue:
+    arguments: dict[str, FieldValue] = dict.fromkeys(plan.above, owner)
+    inner: dict[str, FieldValue] = {}
+    name = ""
+    try:
+        for (
+            name,
+            written,
+        ) in content.items():  # a run has many rows, and a row says little: other fields are not looked for
+            if (decode := plan.decoders.get(name)) is not None:
+                arguments[name] = decode(written, owner)
+            elif (decode := plan.inner_decoders.get(name)) is not None:
+                inner[name] = decode(written, owner)
+        missing = (plan.needed - arguments.keys()) | (plan.inner_needed - inner.keys())
+        if missing:
+            name = min(missing)
+            raise Malformed("is missing")
+    except Malformed as error:
+        error.path.append(name)
+        raise
+    for field_name, layout in plan.within.items():
+        arguments[field_name] = layout.make(**inner)
     return plan.make(**arguments)
 
 
-def _record_schema(plan: _Plan) -> JSONDict:
+def _record_schema(plan: _RecordLayout) -> JSONDict:
     properties = {name: codec.schema for name, codec in plan.codecs.items()}
     required = [name for name in plan.codecs if name not in plan.defaults]
     for inner in plan.within.values():

@@ -174,10 +174,6 @@ RULE = fields({
 }, "rule", "decision", "documents", "of")  # fmt: skip
 FALLBACK = fields({"what": text, "reason": text, "times": count, "requests": count}, "what", "reason")
 SERVERS = fields({"count": count, "restarts": count, "reasons": listed(text)})
-AUDIT = each(fields({"count": count, "ids": listed(number)}))
-POINT = fields(
-    {"confidence": number, "accuracy": number, "n": count, "interval": optional(pair)}, "confidence", "accuracy", "n"
-)
 RESULTS_PARTS = fields({
     "groups": _is_tree, "usage": _spent_in_all, "shard": SHARD, "stop_when": RULE, "fallbacks": listed(FALLBACK),
     "servers": SERVERS, "rescored": fields({"changed": each(CHANGED), "numbers": listed(mapping)}),
@@ -186,7 +182,6 @@ RESULTS_PARTS = fields({
         "date": moment, "start_time": moment, "end_time": moment, "total_evaluation_time_seconds": numeric,
         "model_name": optional(text), "model_source": optional(text),
     }),
-    "tasks": each(fields({"audit": AUDIT, "rows": listed(fields({"reliability": listed(POINT)}))})),
 })  # fmt: skip
 """Parts of results.json that its records leave open (runs/results_json.py)."""
 NAMED_MODEL = fields({"name": text, "args": mapping})
