@@ -1,6 +1,8 @@
 """The documents stay true: pages are generated, examples are run, and every requirement names its test."""
 
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
