@@ -14,8 +14,8 @@ from assay.report.charts import (
     Bin,
     Histogram,
     Panel,
-    Part,
     Point,
+    Segment,
     Series,
     Shares,
     draw_part,
@@ -81,7 +81,7 @@ def score_card(samples: Samples, most: int | None = None) -> ChartCard | None:  
     head = ("score", "samples", "share")
     if {each.low for each in bins} <= {0.0, 1.0} and all(each.low == each.high for each in bins):
         counts = {each.low: each.size for each in bins}
-        both = Shares([Part("1", counts.get(1.0, 0), "better"), Part("0", counts.get(0.0, 0), "worse")])
+        both = Shares([Segment("1", counts.get(1.0, 0), "better"), Segment("0", counts.get(0.0, 0), "worse")])
         return ChartCard(
             "scores", "Scores", f"{total:,} samples are 0 or 1", draw_part(both, label, CARD_WIDTH), head, rows
         )
