@@ -14,8 +14,8 @@ from assay.report.charts import (
     Chart,
     Histogram,
     Panel,
-    Part,
     Point,
+    Segment,
     Series,
     Shares,
     Span,
@@ -51,7 +51,7 @@ def charts(name: str, number: Point) -> list[Drawing]:
         Panel("", name, one, [name], limits=(0.0, 1.0), whole=True),
         reliability_panel(name, one),
         Histogram([Bin(number.value, number.value, 3)], title=name),
-        Shares([Part(name, 1, "better"), Part(name, 0, "worse")]),
+        Shares([Segment(name, 1, "better"), Segment(name, 0, "worse")]),
         Timeline([Span(name, 0.5, "model", name), Span(name, 0.0, "tool")]),
     )
     drawn = [draw(Chart(name, [panel], [name, name], [name], label=name)) for panel in panels]
@@ -76,7 +76,7 @@ def test_the_tallest_bar_of_a_histogram_has_the_most() -> None:
 
 
 def test_shares_are_as_wide_as_their_parts() -> None:
-    drawing = draw(Chart("", [Shares([Part("1", 30, "better"), Part("0", 10, "worse")])], width=428))
+    drawing = draw(Chart("", [Shares([Segment("1", 30, "better"), Segment("0", 10, "worse")])], width=428))
     assert [rects(drawing, color)[0]["width"] for color in ("better", "worse")] == [
         "299.0",
         "99.0",

@@ -126,7 +126,7 @@ class Histogram:
     title: str = ""
 
 
-class SharePart(NamedTuple):
+class Segment(NamedTuple):
     """A part of a whole, with the name of its color."""
 
     name: str
@@ -138,14 +138,14 @@ class SharePart(NamedTuple):
 class Shares:
     """A panel with one bar of parts side by side, each with its name, count and share below."""
 
-    parts: Sequence[SharePart]
+    parts: Sequence[Segment]
     title: str = ""
 
     @property
     def total(self) -> int:
         return sum(part.size for part in self.parts)
 
-    def describe(self, part: SharePart) -> str:
+    def describe(self, part: Segment) -> str:
         return f"{part.name}: {part.size:,} ({part.size / (self.total or 1):.1%})"
 
 

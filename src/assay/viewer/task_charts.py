@@ -15,8 +15,8 @@ from assay.report.charts import (
     Histogram,
     Panel,
     Point,
+    Segment,
     Series,
-    SharePart,
     Shares,
     draw_part,
     interval_text,
@@ -81,7 +81,7 @@ def score_card(samples: Samples, most: int | None = None) -> ChartCard | None:  
     head = ("score", "samples", "share")
     if {each.low for each in bins} <= {0.0, 1.0} and all(each.low == each.high for each in bins):
         counts = {each.low: each.size for each in bins}
-        both = Shares([SharePart("1", counts.get(1.0, 0), "better"), SharePart("0", counts.get(0.0, 0), "worse")])
+        both = Shares([Segment("1", counts.get(1.0, 0), "better"), Segment("0", counts.get(0.0, 0), "worse")])
         return ChartCard(
             "scores", "Scores", f"{total:,} samples are 0 or 1", draw_part(both, label, CARD_WIDTH), head, rows
         )
