@@ -30,8 +30,8 @@ from assay.report.comparison_text import (
     verification_json,
     verification_text,
 )
-from assay.report.pictures import check_target, plot_comparison
-from assay.report.plots import difference_intervals, forest_text
+from assay.report.pictures import check_target, plot_comparison, share_differences
+from assay.report.text_charts import forest_text
 
 RUN_OPTIONS = {
     **dict.fromkeys(("limit", "sample", "num_fewshot", "gen_kwargs", "system_instruction", "include_path")),
@@ -164,9 +164,7 @@ def _show(comparison: Comparison, *, plain: bool, plot: bool, wide: bool) -> Non
     if any(row.recovery is not None for row in comparison.rows):
         echo("\n" + recovery_table(comparison))
     for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
-        drawn = forest_text(
-            difference_intervals(comparison, number), most=screen().width if screen().is_fitted else None
-        )
+        drawn = forest_text(share_differences(comparison, number), most=screen().width if screen().is_fitted else None)
         echo(f"\n{each.label} minus {comparison.runs[0].label}\n{drawn}")
     if comparison.flips:
         echo("\n" + "\n".join(flip_lines(comparison.flips)))

@@ -15,10 +15,10 @@ from assay.registry import Table, parameter_problems
 class DataTransform:
     """The class to derive a transform from: `transform` takes records and parameters, and gives records.
 
-    `dialect` has the rules of the run; it is set before `transform` is called.
+    `run_dialect` has the rules of the run; it is set before `transform` is called.
     """
 
-    dialect = OURS
+    run_dialect = OURS
 
     @property
     def name(self) -> str:
@@ -158,7 +158,7 @@ class CombineRecords(_Checked):
             raise ConfigError([Problem(Place(f"transform {self.name!r}"), what, "write `shift: 1`")])
         start, left_out = int((skip or {}).get("from_beginning", 0)), int((skip or {}).get("from_end", 0))
         last = len(data) - left_out - combine
-        starts = range(start, last if self.dialect.drops_last_window else last + 1, shift)
+        starts = range(start, last if self.run_dialect.drops_last_window else last + 1, shift)
         return [_joined(data[at : at + combine], join_column or {}) for at in starts]
 
 

@@ -130,8 +130,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         shots,
         settings.chat,
         fits=_fitting(config, settings),
-        strict=not settings.like_lm_eval,
-        separates_system=not dialect.puts_system_instruction_before_question,
+        dialect=dialect,
     )
     first = _look_at_first(task, prompter, docs, settings)
     prompter.multiple_inputs = first.multiple_inputs
@@ -196,7 +195,7 @@ def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     number = config.num_fewshot
     if settings.run.num_fewshot is not None and not (number == 0 and settings.dialect.zero_shots_block_num_fewshot):
         number = settings.run.num_fewshot
-    if config.output_type == ROLLING and not settings.like_lm_eval:  # a whole text has no examples before it
+    if config.output_type == ROLLING and not settings.dialect.counts_shots_of_rolling_tasks:  # a whole text has none
         number = 0
     repeats = (
         settings.run.repeats if settings.run.repeats is not None and config.output_type == GENERATE else config.repeats
@@ -250,8 +249,7 @@ class PreparedTask:
     note: Problem | None = None
 
     def __post_init__(self) -> None:
-        self.selected_only = self.settings.like_lm_eval
-        """Whether examples are drawn for the selected documents alone, as lm-eval does."""
+        self.dialect = task_dialect(self.task, self.settings.run.compat)
         self._check_scores()
 
     @cached_property
@@ -298,7 +296,7 @@ class PreparedTask:
     def samples(self) -> Iterator[Sample]:
         """Yield the samples. Examples are drawn for all documents, also for those of other shards and those that are not
         asked about, so that prompts are those of a full run."""
-        return self._samples(whole=self.draws and not self.selected_only)
+        return self._samples(whole=self.draws and not self.dialect.draws_examples_for_selection_alone)
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.prompter.restart()
@@ -446,14 +444,13 @@ class PreparedTask:
 
         @cache
         def takes_nan(metric: str, filter_name: str) -> bool:
-            """As lm-eval, whose mean of NaN is NaN; an aggregation that is made for it, and one of the user's."""
+            """An aggregation that is made for NaN, and one of the user's; in lm-eval, where the mean of NaN is NaN, all."""
             aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-            if self.settings.like_lm_eval or not isinstance(aggregation, Aggregation):
+            if self.dialect.scores_nan or not isinstance(aggregation, Aggregation):
                 return True
             return aggregation.name in ("nanmean", BYPASS)
 
-        lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
-        self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, lenient, takes_nan))
+        self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, self.dialect, takes_nan))
 
     def rows(self) -> frozenset[ScoreKey] | None:
         return known_rows(self.scoring)
@@ -517,8 +514,9 @@ class PreparedTask:
             if first and all(sample.problem for sample in first):
                 bare._refuse_unaskable()
         check_reference_order(self._metrics(), self._several_references)
-        own = self.config.process_results is not None or self.settings.run.predict_only or self.settings.like_lm_eval
-        if self.config.output_type == CHOICE and not own:
+        is_scored_otherwise = self.config.process_results is not None or self.settings.run.predict_only
+        is_scored_otherwise = is_scored_otherwise or self.dialect.scores_zero_without_right_choice
+        if self.config.output_type == CHOICE and not is_scored_otherwise:
             check_right_choices(self.task, self.scoring.reading, [sample for sample in first if not sample.problem])
         self.note = self.equal_prompts()
         if self.note is not None and self.note.serious:
@@ -541,12 +539,12 @@ class PreparedTask:
 
     def equal_prompts(self) -> Problem | None:
         """Whether every document is asked the same, examples aside."""
-        if self.settings.like_lm_eval or len(self.docs) < 2:
+        if len(self.docs) < 2 or self.dialect.keeps_one_random_stream:  # of which looking ahead would draw
             return None
         with preserved_random():
             prompter = replace(self.prompter, chat=Chat(), fits=None, examples=Examples())
             bare = replace(self, prompter=prompter, config=replace(self.config, repeats=1))
-            return equal_prompts(self.task, bare._all_samples())
+            return equal_prompts(self.task, bare._all_samples(), self.dialect)
 
     def _all_samples(self) -> Iterator[Sample]:
         """Samples of all documents, whichever the run selects; those that cannot be asked are left out."""

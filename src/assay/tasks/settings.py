@@ -110,14 +110,6 @@ class Settings:
         """The rules that `--compat` asks for, whatever files the tasks come from: those of a task are `task_dialect`."""
         return dialect_of(self.run.compat)
 
-    @property
-    def like_lm_eval(self) -> bool:
-        return self.run.compat == "lm-eval"
-
-    @property
-    def like_sygra(self) -> bool:
-        return self.run.compat == "sygra"
-
 
 T = TypeVar("T")
 

@@ -33,7 +33,8 @@ from starlette.routing import Route
 from assay.catalog.index import no_collector
 from assay.config.row_names import row_name
 from assay.errors import AssayError
-from assay.report.plots import STYLE, Interval, interval_bar
+from assay.report.charts import Point, draw_bar
+from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.table import error_factor, format_end
 from assay.results import Row
 from assay.version import __version__
@@ -105,7 +106,7 @@ def make_app(folder: Path, host: str = "127.0.0.1", labeller: str = "") -> Reque
         Route("/samples.{kind}", viewer.download, methods=["GET"]),
         Route("/filter", viewer.filter, methods=["GET"]),
         Route("/events", viewer.events, methods=["GET"]),
-        Route("/static/plots.css", lambda _: Response(STYLE, media_type="text/css"), methods=["GET"]),
+        Route("/static/charts.css", lambda _: Response(STYLE, media_type="text/css"), methods=["GET"]),
         Route("/static/{name}", static_file, methods=["GET"]),
     ]
     routes += [Route(path, make, methods=["GET"]) for path, make in many_runs_files(viewer.library).items()]
@@ -310,7 +311,7 @@ def template_environment() -> jinja2.Environment:
     )  # fmt: skip
     environment.filters |= {
         "number": format_number, "error": format_error, "end": format_end, "count": format_count,
-        "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable, "rendered": rendered,
+        "duration": format_duration, "when": format_time, "svg": embedded_svg, "breakable": breakable, "rendered": rendered,
         "clock": format_clock, "short": short_number, "row_name": row_name,
     }  # fmt: skip
     environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}
@@ -326,13 +327,17 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"(?<=[_+/])(?=.)", "<wbr>", str(escape(name))))
 
 
+def embedded_svg(drawing: Drawing) -> Markup:
+    """Write a drawing as a part of a page."""
+    return Markup(as_svg(drawing, embedded=True))
+
+
 def bar(number: Row) -> Markup:
     """Draw the bar of a number; empty where it is not a share."""
-    if not number.estimate.is_share or number.estimate.value is None:
+    estimate = number.estimate
+    if estimate.value is None or not estimate.is_share:
         return Markup("")
-    return Markup(
-        interval_bar(Interval(number.metric, number.estimate.value, number.estimate.low, number.estimate.high))
-    )
+    return embedded_svg(draw_bar(number.metric, Point(0, estimate.value, estimate.low, estimate.high)))
 
 
 def format_number(value: float | str | None) -> str:

@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 from assay.config.row_names import row_key
 from assay.records import JSONDict
 from assay.report.charts import Chart, Panel, Point, Series, draw
-from assay.report.drawing import Drawing, as_svg
+from assay.report.drawing import Drawing
 from assay.report.index import RunEntry
 from assay.report.pictures import date_ticks
 from assay.results import Row
@@ -203,7 +203,7 @@ def scatter_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
 def _page(library: RunLibrary, query: QueryParams, shown: Shown, name: str, drawing: Drawing | None) -> dict[str, Any]:
     return {
         "name": name, "shown": shown, "release": shown.matrix.release,
-        "svg": as_svg(drawing, embedded=True) if drawing is not None else "",
+        "drawing": drawing,
         "rows": list(dict.fromkeys([*shown.matrix.keys, *shown.matrix.written]))[:500],
         "chosen": RunFilter.of(QueryParams([pair for pair in query.multi_items() if pair[0] != "task"])),
         "pending": library.pending, "short": short, "live": url_for("events") if library.pending else "",
