@@ -210,9 +210,8 @@ def test_reliability_has_the_stored_curve(folder: Path) -> None:
     stored = assay.Run.open(folder / "choices").results.row("choices", ScoreKey("ece", "none")).reliability
     assert len(stored) > 2
     for point in stored:
-        assert (
-            f"choices: choices confidence {point['confidence']:.2f}, {point['accuracy']:.2f} right of {point['n']}"
-            in titles(picture)
+        assert f"choices: choices confidence {point.confidence:.2f}, {point.accuracy:.2f} right of {point.n}" in titles(
+            picture
         )
 
 
