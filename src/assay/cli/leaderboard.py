@@ -10,7 +10,8 @@ from assay.cli.flags import add_table_options
 from assay.cli.output import draw_table, echo, echo_err, echo_json, wrapped_text
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.errors import ConfigError, Place, Problem
-from assay.report.table import format_decimal, format_interval, format_p, spreadsheet_text
+from assay.number_text import format_decimal, format_interval, format_p, format_signed
+from assay.safe_text import spreadsheet_text
 from assay.statistics.ratings import Rating
 
 RATED = ("Rank", "ranks", "Model", "Rating", "95 %", "wins/ties/losses", "documents")
@@ -46,7 +47,7 @@ def run_leaderboard(options: argparse.Namespace) -> int:
         options.runs,
         tasks=options.tasks,
         metrics=options.metrics,
-        names=_names(options.name),
+        names=parse_names(options.name),
         level=options.level,
         allow_different_prompts=options.allow_different_prompts,
     )
@@ -61,7 +62,8 @@ def run_leaderboard(options: argparse.Namespace) -> int:
     return 0
 
 
-def _names(written: Sequence[str]) -> dict[str, str]:
+def parse_names(written: Sequence[str]) -> dict[str, str]:
+    """Read the values of --name: new names by the old ones."""
     pairs = [each.partition("=") for each in written]
     wrong = next((each for each, (old, _, new) in zip(written, pairs, strict=True) if not old or not new), None)
     if wrong is not None:
@@ -116,7 +118,7 @@ def _ranked(ranking: Ranking) -> list[tuple[str, ...]]:
     return [
         (
             str(each.rank), _ranks(each.ranks), each.name, format_decimal(each.value), format_interval(each.low, each.high),
-            f"{each.n}", "" if each.difference is None else f"{each.difference:+.4f}",
+            f"{each.n}", "" if each.difference is None else format_signed(each.difference),
             format_interval(each.difference_low, each.difference_high), format_p(each.p),
         )
         for each in ranking.standings

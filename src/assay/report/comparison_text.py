@@ -26,10 +26,12 @@ from assay.comparison.verification import (
 )
 from assay.config.row_names import shown_filter
 from assay.errors import grouped, some
+from assay.number_text import format_decimal, format_p, format_short, format_signed
 from assay.records import AnyJSON, JSONDict
-from assay.report.table import format_p, markdown_table, spreadsheet_text
+from assay.report.table import markdown_table
 from assay.report.terminal import TOGETHER, TableView
 from assay.runs.results import tasks_text
+from assay.safe_text import spreadsheet_text
 
 HEADER = ("Tasks", "Filter", "Metric", "", "a", "b", "b − a", "interval", "p", "p (Holm)", "test", "better/worse/same", "n",
           "detectable", "b is")  # fmt: skip
@@ -80,7 +82,7 @@ def _short_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
     before = ""
     for row in rows:
         ends = (
-            f" [{f',{TOGETHER}'.join(format_short(end, '+', 3) for end in row.interval)}]"
+            f" [{f',{TOGETHER}'.join(format_short(end, 3, is_signed=True) for end in row.interval)}]"
             if row.interval is not None
             else ""
         )
@@ -92,7 +94,7 @@ def _short_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
             f"{name}{TOGETHER}{_arrow(row)}".rstrip(TOGETHER),
             format_short(row.a),
             format_short(row.b),
-            f"{format_short(row.difference, '+')}{ends}{reason}",
+            f"{format_short(row.difference, is_signed=True)}{ends}{reason}",
             _verdict_text(row),
             _documents(row),
         )
@@ -108,8 +110,8 @@ def _all_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
             shown_filter(row.filter, is_group=row.kind == "group"),
             row.metric,
             _arrow(row),
-            format_score(row.a),
-            format_score(row.b),
+            format_decimal(row.a),
+            format_decimal(row.b),
             format_signed(row.difference),
             f"{format_signed(row.interval[0])} … {format_signed(row.interval[1])}"
             if row.interval is not None
@@ -119,7 +121,7 @@ def _all_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
             row.test,
             counts,
             _documents(row),
-            format_score(row.mde),
+            format_decimal(row.mde),
             _verdict_text(row),
         )
         before = row.name
@@ -139,28 +141,6 @@ def _documents(row: ComparedRow) -> str:
 
 def _verdict_text(row: ComparedRow) -> str:
     return f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
-
-
-def format_score(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
-
-
-def format_short(value: float | None, sign: str = "", most: int = 4) -> str:
-    """A number with so many decimals, or with fewer where it is large.
-
-    >>> format_short(0.25), format_short(-5692.38, "+"), format_short(434.9848, "+")
-    ('0.2500', '-5692', '+435.0')
-    """
-    if value is None:
-        return "–"
-    digits = (
-        most if not abs(value) >= 10 else max(0, 3 - math.floor(math.log10(abs(value)))) if abs(value) < 1e6 else None
-    )
-    return f"{value:{sign}.4g}" if digits is None else f"{value:{sign}.{digits}f}"
-
-
-def format_signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.4f}"
 
 
 def attribution_lines(comparison: Comparison) -> list[str]:
@@ -409,7 +389,7 @@ def _row(row: VerificationRow) -> tuple[str, ...]:
     drift = row.drift
     ends = f"{drift.interval[0]:+.4f} … {drift.interval[1]:+.4f}" if drift.interval is not None else drift.reason
     mark = "off" if row.is_off else ""
-    return (row.task, row.metric, row.filter, str(drift.n), *(_score_or_dash(each) for each in (drift.before, drift.after)),
+    return (row.task, row.metric, row.filter, str(drift.n), *(format_decimal(each) for each in (drift.before, drift.after)),
             "–" if math.isnan(drift.value) else f"{drift.value:+.4f}", ends, mark)  # fmt: skip
 
 
@@ -452,10 +432,6 @@ def _excerpt(of: Divergence, text: str) -> str:
     start = max(0, of.characters - CONTEXT)
     end = of.characters + CONTEXT
     return repr(("…" if start else "") + text[start:end] + ("…" if end < len(text) else ""))
-
-
-def _score_or_dash(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4f}"
 
 
 def verification_json(of: Verification) -> JSONDict:

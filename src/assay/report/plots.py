@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.config.row_names import shown_filter
+from assay.number_text import format_decimal, format_duration, format_p, format_signed
 from assay.report.charts import Chart, Point, Series, draw, reliability_panel
 from assay.report.drawing import as_svg
-from assay.report.table import format_p
 
 if TYPE_CHECKING:
     from assay.statistics.calibration import CurvePoint
@@ -157,7 +157,7 @@ def _rows(rows: Sequence[Interval], start: float, end: float, width: int, middle
         if middle is not None and (low > middle or high < middle):
             kind = "better" if low > middle else "worse"
         label_text = f"{row.name}: {interval_text(row)} {row.note}".strip()
-        value = f"{row.value:+.4f}" if middle is not None else _table_number(row.value)
+        value = format_signed(row.value) if middle is not None else format_decimal(row.value)
         shapes = [
             _text(names, top + 14, _short(row.name, names // 7), "end"),
             _rect("track", at(start), top + 9, at(end) - at(start), 2) if middle is None else "",
@@ -186,22 +186,13 @@ def timeline(spans: Sequence[Span], *, width: int = 640) -> str:
             _text(names, top + 14, _short(span.name, names // 7), "end", "faint" if is_tool else ""),
             _rect("track", at(0.0), top + 9, at(total or 1.0) - at(0.0), 2),
             bar,
-            _text(width - notes + 8, top + 14, seconds_text(span.seconds)),
+            _text(width - notes + 8, top + 14, format_duration(span.seconds)),
         ]
-        title = f"{span.kind} {span.name}: {seconds_text(span.seconds)} {span.note}".strip()
+        title = f"{span.kind} {span.name}: {format_duration(span.seconds)} {span.note}".strip()
         parts.append(f"<g><title>{escape(title)}</title>{''.join(shapes)}</g>")
         begun = ended
-    label = "; ".join(f"{span.kind} {span.name} {seconds_text(span.seconds)}" for span in spans[:40])
+    label = "; ".join(f"{span.kind} {span.name} {format_duration(span.seconds)}" for span in spans[:40])
     return _svg(width, max(len(spans) * 20, 20), label, parts)
-
-
-def seconds_text(seconds: float) -> str:
-    """A duration with two digits.
-
-    >>> seconds_text(0.0123), seconds_text(1.234), seconds_text(75)
-    ('12 ms', '1.2 s', '75 s')
-    """
-    return f"{seconds * 1000:.0f} ms" if seconds < 0.1 else f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def bar_text(interval: Interval, *, start: float = 0.0, end: float = 1.0, width: int = 24) -> str:
@@ -302,11 +293,6 @@ def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") 
 def _four_digits(value: float) -> str:
     """A number with four significant digits."""
     return f"{value:.4g}"
-
-
-def _table_number(value: float) -> str:
-    """A number with the digits of the tables."""
-    return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def _short(text: str, length: int) -> str:

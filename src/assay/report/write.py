@@ -19,24 +19,16 @@ from markupsafe import Markup
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.judge_card import CardEntry
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p
 from assay.records import JSONDict, JSONObject
 from assay.report.document import Curve, ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.plots import STYLE, Interval, calibration, forest, interval_bar, slices
 from assay.report.reading import ResultLine
-from assay.report.table import (
-    fenced,
-    format_decimal,
-    format_interval,
-    format_p,
-    format_value,
-    markdown_text,
-    shorten,
-    spreadsheet_text,
-    visible,
-)
+from assay.report.table import format_value, is_logarithmic
 from assay.runs.files import new_file
 from assay.runs.run import ResultRow
 from assay.runs.storage import refuse_url
+from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, visible
 from assay.version import __version__
 
 PAGE_STYLE = """\
@@ -89,6 +81,8 @@ def _template() -> Template:
         "safe_text": visible,
         "cut": lambda text: visible(shorten(str(text))),
         "decimal": format_decimal,
+        "duration": format_duration,
+        "money": format_money,
         "p_value": format_p,
         "json": lambda value: visible(orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode()),
         "short": lambda value: visible(shorten(str(value), MAX_CELL_TEXT)),
@@ -351,7 +345,7 @@ def _rows(lines: Sequence[ResultLine]) -> Iterator[tuple[str, ...]]:
                 name,
                 metric + arrow,
                 format_decimal(number.value),
-                format_interval(number.low, number.high, number.method),
+                format_interval(number.low, number.high, is_logarithmic=is_logarithmic(number.method)),
                 line.count(number),
                 line.failures_in(number),
             )

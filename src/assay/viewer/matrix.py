@@ -13,11 +13,12 @@ from markupsafe import Markup
 from starlette.datastructures import QueryParams
 
 from assay.config.row_names import row_name, spellings
+from assay.number_text import format_short
 from assay.records import JSONDict, ScoreKey
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, RunEntry
-from assay.report.table import spreadsheet_text
 from assay.runs.run import ResultRow
+from assay.safe_text import spreadsheet_text
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
@@ -209,8 +210,12 @@ def _cell(row: ResultRow | None, *, is_best: bool, is_other: bool, is_running: b
         return "<td></td>"
     low, high = row.interval
     marks = ("†" if is_other else "") + ("*" if row.is_incomplete else "")
-    ends = f" <small>{short(low)}–{short(high)}</small>" if low is not None and high is not None else ""
-    value = f"<b>{short(row.value)}</b>" if is_best else short(row.value)
+    ends = (
+        f" <small>{format_short(low, 3)}–{format_short(high, 3)}</small>"
+        if low is not None and high is not None
+        else ""
+    )
+    value = f"<b>{format_short(row.value, 3)}</b>" if is_best else format_short(row.value, 3)
     value = f"<i>{value}</i>" if is_running else value
     return f"<td{' class=best' if is_best else ''}>{value}{marks}{ends}</td>"
 
@@ -227,18 +232,6 @@ def _cells(matrix: Matrix, pairs: Iterable[tuple[str, TaskKey]]) -> str:
         )
         for name, key in pairs
     )
-
-
-def short(value: float | None) -> str:
-    """Three digits behind the point; of large numbers fewer.
-
-    >>> short(0.12345), short(12.345), short(1234.5), short(-0.5)
-    ('0.123', '12.35', '1,234', '-0.500')
-    """
-    if value is None or not math.isfinite(value):
-        return "–"
-    size = abs(value)
-    return f"{value:.3f}" if size < 10 else f"{value:.2f}" if size < 1000 else f"{value:,.0f}"
 
 
 def _runs_down(matrix: Matrix, sort_url: Any, sort: str, descending: bool) -> str:
@@ -341,11 +334,11 @@ def draw_matrix(matrix: Matrix) -> Drawing:
             if row is None or row.value is None:
                 continue
             is_best, x = entry.name in matrix.best[key], left + (at + 1) * CELL - 8
-            ends = f" ({short(row.low)} … {short(row.high)})" if row.low is not None else ""
-            parts: list[Shape] = [Label(x - 10, y, short(row.value), "end", bold=is_best)]
+            ends = f" ({format_short(row.low, 3)} … {format_short(row.high, 3)})" if row.low is not None else ""
+            parts: list[Shape] = [Label(x - 10, y, format_short(row.value, 3), "end", bold=is_best)]
             if is_best:
                 parts.append(Polygon([(x - 5, y - 7), (x + 1, y - 4), (x - 5, y - 1)], "better"))
-            shapes.append(Titled(f"{entry.name}, {key.text}: {short(row.value)}{ends}, n {row.n:,}", parts))
+            shapes.append(Titled(f"{entry.name}, {key.text}: {format_short(row.value, 3)}{ends}, n {row.n:,}", parts))
     more = [f"{count} more {what}" for count, what in (
         (len(matrix.entries) - len(entries) + matrix.left_out[0], "runs"), (len(matrix.keys) - len(keys), "rows")
     ) if count]  # fmt: skip
