@@ -2,15 +2,16 @@
 
     table = ReportTable(
         columns=[Column("Task"), Column("Value", align="right"), Column("95 %", align="right", drop=2), Column("n", drop=1)],
-        lines=[Line([Text("gsm8k"), Number(0.61), Interval(0.58, 0.64), Count(1319)], style="bold")],
+        lines=[TableLine([TextCell("gsm8k"), NumberCell(0.6133434), IntervalCell(0.58, 0.64), CountCell(1319)], style="bold")],
     )
-    print(write_terminal(table, width=80))       # report/terminal.py: leaves out what does not fit, wraps the rest
-    Path("table.tex").write_text(write_latex(table))
+    lines, left_out = write_terminal(table, width=80)        # report/terminal.py: leaves out what does not fit, wraps the rest
+    Path("table.tex").write_text(write_latex(table))         # report/latex.py; report/table_writers.py: Markdown, HTML, CSV, JSON
 
-A cell holds the value, not its text: CSV and JSON write 0.6133434, a terminal 0.613, LaTeX $0.613$. How many digits a number
-has, and how durations and money look, is decided in report/number_text.py alone.
+A cell holds the value, not its text: CSV and JSON write 0.6133434, a terminal 0.6133, LaTeX $0.6133$. How many digits a number
+has, and how durations and money look, is decided in assay/number_text.py alone.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,7 +21,7 @@ Style = Literal["", "bold", "dim", "better", "worse", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextCell:
     """A text, which a writer escapes."""
 
     text: str
@@ -28,21 +29,27 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """A number; `stderr` beside it, as a factor where `is_logarithmic`, as of a perplexity."""
+class NumberCell:
+    """A number, with its standard error or its interval where one is given.
+
+    Where `is_logarithmic`, as of a perplexity, the standard error is written as the factor that it is on that scale.
+    """
 
     value: float | None
     stderr: float | None = None
+    interval: tuple[float | None, float | None] | None = None
     is_logarithmic: bool = False
     is_signed: bool = False
     """Whether a plus is written, as for differences."""
     digits: int | None = None
-    """Digits after the point; None: as many as report/number_text.py finds right for the value."""
+    """Digits after the point; None: as many as assay/number_text.py finds right for the value."""
+    mark: str = ""
+    """Is written behind it: `*` where documents are missing."""
     style: Style = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class IntervalCell:
     """Both ends of an interval; None for an open end."""
 
     low: float | None
@@ -52,8 +59,8 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """A whole number; `of` where it is a part, `mark` behind it (`*`: incomplete)."""
+class CountCell:
+    """A whole number; `of` where it is a part, `mark` behind it (`*`: documents are missing)."""
 
     count: int | None
     of: int | None = None
@@ -62,28 +69,28 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShareCell:
     """A part of one, written as percent."""
 
     share: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Duration:
+class DurationCell:
     """A span of time in seconds."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Money:
+class MoneyCell:
     """An amount in the currency of the prices."""
 
     amount: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkCell:
     """A text that leads to an address, where a writer can link."""
 
     text: str
@@ -91,23 +98,33 @@ class Link:
     style: Style = ""
 
 
-Cell = Text | Number | Interval | Count | Share | Duration | Money | Link
-EMPTY = Text("")
+Cell = TextCell | NumberCell | IntervalCell | CountCell | ShareCell | DurationCell | MoneyCell | LinkCell
+EMPTY = TextCell("")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; `key` is its name in CSV and JSON, in lower case without blanks if it is not given."""
+    """A column; `key` is its name in CSV and JSON."""
 
     title: str
     key: str = ""
+    """If it is not given, the title in lower case, with `_` for all that is no letter or digit."""
     align: Literal["left", "right"] = "left"
     drop: int | None = None
     """A narrow terminal leaves out columns in this order, 1 first; None: never."""
 
+    @property
+    def name(self) -> str:
+        """The name in CSV and JSON.
+
+        >>> Column("to the first").name, Column("95 %", key="interval").name
+        ('to_the_first', 'interval')
+        """
+        return self.key or re.sub(r"\W+", "_", self.title.lower()).strip("_")
+
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableLine:
     """A line of cells, one for each column. `level` is its depth in a tree: the first cell is indented by it."""
 
     cells: Sequence[Cell]
@@ -120,6 +137,6 @@ class ReportTable:
     """Lines under columns, with a title above and notes below."""
 
     columns: Sequence[Column]
-    lines: Sequence[Line]
+    lines: Sequence[TableLine]
     title: str = ""
     notes: Sequence[str] = field(default_factory=tuple)
