@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from assay.config.option import YAMLValue
 from assay.records import JSON, Function
-from assay.report.terminal import TableView, cell_width, fitted_table, pieces
+from assay.report.report_table import ReportTable
+from assay.report.terminal import TableView, cell_width, fitted_table, pieces, write_terminal
 
 if TYPE_CHECKING:
     from assay.runs.results import ResultsJSON
@@ -163,6 +164,21 @@ def draw_table(header: Sequence[str], rows: Sequence[Sequence[str]], drop: Seque
         return markdown_table(header, rows)
     shown, left_out = fitted_table(_printable(TableView(header, rows, drop)), screen().width)
     return "\n".join([*shown, *_left_out_lines(left_out)])
+
+
+def echo_report_table(table: ReportTable) -> None:
+    """Print a table with its title and notes: fitted on a terminal, else markdown."""
+    if not screen().is_fitted:
+        from assay.report.table_writers import write_markdown
+
+        echo(write_markdown(table))
+        return
+    shown, left_out = write_terminal(table, screen().width, colored=screen().is_colored)
+    if table.title:
+        echo_wrapped(table.title)
+    write_lines([*shown, *_left_out_lines(left_out)])
+    for note in table.notes:
+        echo_wrapped(note)
 
 
 def echo_table(table: TableView) -> None:
