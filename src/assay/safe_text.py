@@ -22,6 +22,8 @@ def visible(text: str) -> str:
     >>> visible("a" + chr(0x202E) + "b")
     'a\\u202eb'
     """
+    if text.isprintable():  # as nearly all are
+        return text
     return _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 

@@ -39,6 +39,8 @@ def cell_text(cell: Cell) -> str:
     '3 of 57*'
     """
     match cell:
+        case str():
+            return visible(cell)
         case TextCell(text=text) | LinkCell(text=text):
             return visible(text)
         case NumberCell():

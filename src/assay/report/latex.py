@@ -114,7 +114,7 @@ def _cell(line: TableLine, place: int) -> str:
             return indent + _number(cell, is_bold=is_bold)
         case IntervalCell():
             return _interval(cell, is_bold=is_bold)
-        case TextCell() | LinkCell() | CountCell() | ShareCell() | DurationCell() | MoneyCell():
+        case str() | TextCell() | LinkCell() | CountCell() | ShareCell() | DurationCell() | MoneyCell():
             text = latex_text(cell_text(cell))
             return indent + (rf"\textbf{{{text}}}" if is_bold and text else text)
         case _:

@@ -2,7 +2,7 @@
 
     table = ReportTable(
         columns=[Column("Task"), Column("Value", align="right"), Column("95 %", align="right", drop=2), Column("n", drop=1)],
-        lines=[TableLine([TextCell("gsm8k"), NumberCell(0.6133434), IntervalCell(0.58, 0.64), CountCell(1319)], style="bold")],
+        lines=[TableLine(["gsm8k", NumberCell(0.6133434), IntervalCell(0.58, 0.64), CountCell(1319)], style="bold")],
     )
     lines, left_out = write_terminal(table, width=80)        # report/terminal.py: leaves out what does not fit, wraps the rest
     Path("table.tex").write_text(write_latex(table))         # report/latex.py; report/table_writers.py: Markdown, HTML, CSV, JSON
@@ -22,7 +22,7 @@ Style = Literal["", "bold", "dim", "better", "worse", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class TextCell:
-    """A text, which a writer escapes."""
+    """A text with a style; writers escape it."""
 
     text: str
     style: Style = ""
@@ -98,8 +98,8 @@ class LinkCell:
     style: Style = ""
 
 
-Cell = TextCell | NumberCell | IntervalCell | CountCell | ShareCell | DurationCell | MoneyCell | LinkCell
-EMPTY = TextCell("")
+Cell = str | TextCell | NumberCell | IntervalCell | CountCell | ShareCell | DurationCell | MoneyCell | LinkCell
+"""What a column has in a line; a `str` is a text without a style."""
 
 
 @dataclass(frozen=True, slots=True)

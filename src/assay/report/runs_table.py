@@ -15,7 +15,7 @@ from assay.config.row_names import shown_filter, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.number_text import format_count, format_share
 from assay.report.reading import ResultLine, RunSummary
-from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine, TextCell
+from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine
 from assay.report.table import is_logarithmic
 from assay.runs.run import ResultRow, Run
 
@@ -92,7 +92,7 @@ def runs_table(runs: Sequence[str | PathLike[str]], options: RunsTableOptions | 
     if options.transposed:
         columns = [Column("Task"), *(Column(label, label, "right") for label in opened)]
         lines = [
-            TableLine([TextCell(title), *(cells[label, measure.number] for label in opened)])
+            TableLine([title, *(cells[label, measure.number] for label in opened)])
             for title, measure in zip(titles, measures, strict=True)
         ]
         return ReportTable(columns, lines, notes=notes)
@@ -100,7 +100,7 @@ def runs_table(runs: Sequence[str | PathLike[str]], options: RunsTableOptions | 
         Column("Model"),
         *(Column(title, _key(measure, has_metrics), "right") for title, measure in zip(titles, measures, strict=True)),
     ]
-    lines = [TableLine([TextCell(label), *(cells[label, measure.number] for measure in measures)]) for label in opened]
+    lines = [TableLine([label, *(cells[label, measure.number] for measure in measures)]) for label in opened]
     return ReportTable(columns, lines, notes=notes)
 
 

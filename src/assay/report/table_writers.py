@@ -74,6 +74,8 @@ def markdown_cell(text: str) -> str:
 
 def _markdown_cell(cell: Cell) -> str:
     match cell:
+        case str():
+            text = markdown_cell(cell)
         case TextCell():
             text = markdown_cell(cell.text)
         case LinkCell() if is_safe_address(cell.address):
@@ -171,6 +173,8 @@ def _record(table: ReportTable, line: TableLine, *, has_levels: bool) -> dict[st
 def _values(cell: Cell) -> dict[str, Value]:
     """What a cell holds, by what is added to the name of its column."""
     match cell:
+        case str():
+            return {"": cell}
         case TextCell(text=text) | LinkCell(text=text):
             return {"": text}
         case NumberCell(value=value, stderr=stderr, interval=interval, mark=mark):

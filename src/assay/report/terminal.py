@@ -89,7 +89,7 @@ def _grid_of_table(table: ReportTable) -> _Grid:
         cells = []
         for place, cell in enumerate(line.cells):
             text = cell_text(cell)
-            if isinstance(cell, TextCell | LinkCell):
+            if isinstance(cell, str | TextCell | LinkCell):
                 cells.append(text.replace("\n", "⏎"))
             else:
                 cells.append(text.replace(" ", TOGETHER))
