@@ -17,6 +17,7 @@ from assay.report.report_table import (
     LinkCell,
     MoneyCell,
     NumberCell,
+    PValueCell,
     ReportTable,
     ShareCell,
     TableLine,
@@ -40,6 +41,11 @@ def terminal_text(table: ReportTable, width: int | None = None, *, colored: bool
     ("cell", "text", "latex"),
     [
         (NumberCell(0.61334), "0.6133", "$0.6133$"),
+        (NumberCell(434.98), "435.0", "$435.0$"),
+        (NumberCell(434.98, digits=4), "434.9800", "$434.9800$"),
+        (NumberCell(0.5, digits=1, reason="one document"), "0.5 one document", "$0.5$ one document"),
+        (PValueCell(0.00001), "<0.0001", r"\textless{}0.0001"),
+        (TextCell("g", is_repeated=True), "", ""),
         (NumberCell(0.61334, stderr=0.0134, digits=3), "0.613 ± 0.013", r"$0.613 \pm 0.013$"),
         (NumberCell(-0.5, interval=(-0.75, None), digits=2, is_signed=True), "-0.50 [-0.75, –]", r"$-0.50\;[-0.75, \mbox{--}]$"),
         (NumberCell(200.0, stderr=200.0, is_logarithmic=True, digits=1), "200.0 ×/÷ 2.72", r"$200.0 \mathbin{\times\!/\!\div} 2.72$"),
@@ -153,7 +159,7 @@ def test_markdown_of_a_text_has_no_markup() -> None:
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) == 4
     assert {len(row.replace("\\|", "").split("|")) for row in rows} == {4}
-    for mark in ("<script", " `rm`", "**x", " [a]", "@team", "#1", "} $x"):
+    for mark in ("<script", " `rm`", "**x", "[a](b)", "@team", "#1", "} $x"):
         assert mark not in "\n".join(lines)
     assert "[run](<https://a.example/r?x=1&amp;y>)" in rows[3]
 

@@ -166,6 +166,16 @@ def draw_table(header: Sequence[str], rows: Sequence[Sequence[str]], drop: Seque
     return "\n".join([*shown, *_left_out_lines(left_out)])
 
 
+def draw_report_table(table: ReportTable) -> str:
+    """A table without title and notes as text without color: fitted on a terminal, else markdown."""
+    if not screen().is_fitted:
+        from assay.report.table_writers import write_markdown
+
+        return write_markdown(table)
+    shown, left_out = write_terminal(table, screen().width)
+    return "\n".join([*shown, *_left_out_lines(left_out)])
+
+
 def echo_report_table(table: ReportTable) -> None:
     """Print a table with its title and notes: fitted on a terminal, else markdown."""
     if not screen().is_fitted:
@@ -175,7 +185,7 @@ def echo_report_table(table: ReportTable) -> None:
         return
     shown, left_out = write_terminal(table, screen().width, colored=screen().is_colored)
     if table.title:
-        echo_wrapped(table.title)
+        echo_wrapped(f"{table.title}\n")
     write_lines([*shown, *_left_out_lines(left_out)])
     for note in table.notes:
         echo_wrapped(note)

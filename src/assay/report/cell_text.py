@@ -3,14 +3,15 @@
 from typing import assert_never
 
 from assay.number_text import (
-    NO_VALUE,
     format_count,
     format_decimal,
     format_duration,
     format_end,
     format_interval,
     format_money,
+    format_p,
     format_share,
+    format_short,
     relative_error,
 )
 from assay.report.report_table import (
@@ -21,16 +22,14 @@ from assay.report.report_table import (
     LinkCell,
     MoneyCell,
     NumberCell,
+    PValueCell,
     ShareCell,
     TextCell,
 )
 from assay.safe_text import visible
 
-DIGITS = 4
-"""Digits after the point of a number that does not say how many."""
 
-
-def cell_text(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:  # noqa: C901  # a case for each kind of cell
     """Return the text of a cell; of texts, with invisible characters escaped.
 
     >>> cell_text(NumberCell(0.6133, stderr=0.0134, digits=3)), cell_text(IntervalCell(0.25, None))
@@ -41,6 +40,8 @@ def cell_text(cell: Cell) -> str:
     match cell:
         case str():
             return visible(cell)
+        case TextCell(is_repeated=True):
+            return ""
         case TextCell(text=text) | LinkCell(text=text):
             return visible(text)
         case NumberCell():
@@ -49,10 +50,12 @@ def cell_text(cell: Cell) -> str:
             if cell.is_signed:
                 return " … ".join(format_decimal(end, is_signed=True) for end in (low, high))
             return format_interval(low, high, is_logarithmic=is_logarithmic)
+        case PValueCell(p=p):
+            return format_p(p)
         case CountCell(count=count, of=whole, mark=mark):
             return format_count(count) + (f" of {format_count(whole)}" if whole is not None else "") + mark
-        case ShareCell(share=share):
-            return format_share(share)
+        case ShareCell(share=share, digits=digits):
+            return format_share(share, digits)
         case DurationCell(seconds=seconds):
             return format_duration(seconds)
         case MoneyCell(amount=amount):
@@ -62,18 +65,27 @@ def cell_text(cell: Cell) -> str:
 
 
 def _number_text(cell: NumberCell) -> str:
-    digits = DIGITS if cell.digits is None else cell.digits
-    if cell.value is None:
-        return NO_VALUE + cell.mark
-    text = format_decimal(cell.value, digits, is_signed=cell.is_signed)
+    text = value_text(cell)
     factor = error_factor(cell)
     if factor is not None:
         text += f" ×/÷ {format_end(factor, is_logarithmic=True)}"
     elif cell.stderr is not None:
-        text += f" ± {format_decimal(cell.stderr, digits)}"
+        text += f" ± {error_text(cell)}"
     if cell.interval is not None:
         text += f" [{', '.join(interval_ends(cell))}]"
-    return text + cell.mark
+    return f"{text} {visible(cell.reason)}{cell.mark}" if cell.reason else text + cell.mark
+
+
+def value_text(cell: NumberCell) -> str:
+    """The number alone, or a dash."""
+    if cell.digits is None:
+        return format_short(cell.value, is_signed=cell.is_signed)
+    return format_decimal(cell.value, cell.digits, is_signed=cell.is_signed)
+
+
+def error_text(cell: NumberCell) -> str:
+    """The standard error alone, with as many digits after the point as the number."""
+    return format_short(cell.stderr) if cell.digits is None else format_decimal(cell.stderr, cell.digits)
 
 
 def error_factor(cell: NumberCell) -> float | None:
@@ -84,11 +96,10 @@ def error_factor(cell: NumberCell) -> float | None:
 
 
 def interval_ends(cell: NumberCell) -> list[str]:
-    """The two ends of a number's interval, with as many digits as the number."""
-    digits = DIGITS if cell.digits is None else cell.digits
-    return [
-        format_end(end, is_logarithmic=True)
-        if cell.is_logarithmic
-        else format_decimal(end, digits, is_signed=cell.is_signed)
-        for end in cell.interval or ()
-    ]
+    """The two ends of a number's interval: with as many digits as the number, or three where it does not say how many."""
+    ends = cell.interval or ()
+    if cell.is_logarithmic:
+        return [format_end(end, is_logarithmic=True) for end in ends]
+    if cell.digits is None:
+        return [format_short(end, 3, is_signed=cell.is_signed) for end in ends]
+    return [format_decimal(end, cell.digits, is_signed=cell.is_signed) for end in ends]

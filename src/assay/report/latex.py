@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from assay.number_text import NO_VALUE, format_decimal, format_end
-from assay.report.cell_text import DIGITS, cell_text, error_factor, interval_ends
+from assay.report.cell_text import cell_text, error_factor, error_text, interval_ends, value_text
 from assay.report.report_table import (
     CountCell,
     DurationCell,
@@ -17,6 +17,7 @@ from assay.report.report_table import (
     LinkCell,
     MoneyCell,
     NumberCell,
+    PValueCell,
     ReportTable,
     ShareCell,
     Style,
@@ -108,13 +109,14 @@ def _cell(line: TableLine, place: int) -> str:
     cell = line.cells[place]
     style: Style = cell.style if isinstance(cell, TextCell | NumberCell | CountCell | LinkCell) else ""
     is_bold = "bold" in (style, line.style)
-    indent = rf"\hspace*{{{line.level}em}}" if line.level and not place else ""
+    is_named = not place and not (isinstance(cell, TextCell) and cell.is_repeated)
+    indent = rf"\hspace*{{{line.level}em}}" if line.level and is_named else ""
     match cell:
         case NumberCell():
             return indent + _number(cell, is_bold=is_bold)
         case IntervalCell():
             return _interval(cell, is_bold=is_bold)
-        case str() | TextCell() | LinkCell() | CountCell() | ShareCell() | DurationCell() | MoneyCell():
+        case str() | TextCell() | LinkCell() | PValueCell() | CountCell() | ShareCell() | DurationCell() | MoneyCell():
             text = latex_text(cell_text(cell))
             return indent + (rf"\textbf{{{text}}}" if is_bold and text else text)
         case _:
@@ -125,18 +127,18 @@ def _number(cell: NumberCell, *, is_bold: bool) -> str:
     mark = MARKS.get(cell.mark, rf"^{{\mbox{{{latex_text(cell.mark)}}}}}" if cell.mark else "")
     if cell.value is None:
         return f"{NO_NUMBER}${mark}$" if mark else NO_NUMBER
-    digits = DIGITS if cell.digits is None else cell.digits
-    text = _figures(format_decimal(cell.value, digits, is_signed=cell.is_signed))
+    text = _figures(value_text(cell))
     if is_bold:
         text = rf"\mathbf{{{text}}}"
     factor = error_factor(cell)
     if factor is not None:
         text += rf" \mathbin{{\times\!/\!\div}} {_figures(format_end(factor, is_logarithmic=True))}"
     elif cell.stderr is not None:
-        text += rf" \pm {_figures(format_decimal(cell.stderr, digits))}"
+        text += rf" \pm {_figures(error_text(cell))}"
     if cell.interval is not None:
         text += rf"\;[{', '.join(map(_figures, interval_ends(cell)))}]"
-    return f"${text}{mark}$"
+    reason = f" {latex_text(cell.reason)}" if cell.reason else ""
+    return f"${text}{mark}${reason}"
 
 
 def _interval(cell: IntervalCell, *, is_bold: bool) -> str:

@@ -26,6 +26,8 @@ class TextCell:
 
     text: str
     style: Style = ""
+    is_repeated: bool = False
+    """Whether the line above has it, too: people see a blank, CSV and JSON have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,9 @@ class NumberCell:
     is_signed: bool = False
     """Whether a plus is written, as for differences."""
     digits: int | None = None
-    """Digits after the point; None: as many as assay/number_text.py finds right for the value."""
+    """Digits after the point; None: four, and fewer of a number above ten, so that it has four in all."""
+    reason: str = ""
+    """Is written beside it, where it has no error or interval for this reason."""
     mark: str = ""
     """Is written behind it: `*` where documents are missing."""
     style: Style = ""
@@ -56,6 +60,13 @@ class IntervalCell:
     high: float | None
     is_logarithmic: bool = False
     is_signed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PValueCell:
+    """A p-value."""
+
+    p: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +84,7 @@ class ShareCell:
     """A part of one, written as percent."""
 
     share: float | None
+    digits: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +110,18 @@ class LinkCell:
     style: Style = ""
 
 
-Cell = str | TextCell | NumberCell | IntervalCell | CountCell | ShareCell | DurationCell | MoneyCell | LinkCell
+Cell = (
+    str
+    | TextCell
+    | NumberCell
+    | IntervalCell
+    | PValueCell
+    | CountCell
+    | ShareCell
+    | DurationCell
+    | MoneyCell
+    | LinkCell
+)
 """What a column has in a line; a `str` is a text without a style."""
 
 

@@ -24,6 +24,7 @@ from assay.report.report_table import (
     LinkCell,
     MoneyCell,
     NumberCell,
+    PValueCell,
     ReportTable,
     ShareCell,
     Style,
@@ -32,7 +33,7 @@ from assay.report.report_table import (
 )
 from assay.safe_text import spreadsheet_text, visible
 
-_MARKUP = re.compile(r"[\\`*\[\]|~$<>&]|(?<!\w)_|_(?!\w)")
+_MARKUP = re.compile(r"[\\`*|~$<>&]|](?=[(\[:])|(?<!\w)_|_(?!\w)")
 _REFERENCE = re.compile(r"([@#])(?=\w)")
 _SAFE_ADDRESS = re.compile(r"(?!//)(https?://|[^:]*$|[^:]*[/?#])", re.IGNORECASE)
 COLORS: Mapping[Style, str] = {"better": "green", "worse": "firebrick", "warning": "darkorange", "dim": "gray"}
@@ -45,7 +46,7 @@ def write_markdown(table: ReportTable) -> str:
     """The table as Markdown with aligned columns, its title above and its notes below."""
     titles = [markdown_cell(column.title) for column in table.columns]
     rows = [
-        [_indent(line, place) + _markdown_cell(cell) for place, cell in enumerate(line.cells)] for line in table.lines
+        [_indented(_markdown_cell(cell), line, place) for place, cell in enumerate(line.cells)] for line in table.lines
     ]
     widths = [max(2, *(len(row[place]) for row in [titles, *rows])) for place in range(len(titles))]
     is_right = [column.align == "right" for column in table.columns]
@@ -59,14 +60,15 @@ def write_markdown(table: ReportTable) -> str:
     ]
     grid = "\n".join(f"|{'|'.join(row)}|" for row in [padded[0], rule, *padded[1:]])
     notes = "\n".join(markdown_cell(note) for note in table.notes)
-    return "\n\n".join(part for part in (markdown_cell(table.title), grid, notes) if part)
+    title = "\n".join(map(markdown_cell, table.title.splitlines()))
+    return "\n\n".join(part for part in (title, grid, notes) if part)
 
 
 def markdown_cell(text: str) -> str:
     r"""The text within a cell of a Markdown table; names such as `exact_match` stay as they are.
 
-    >>> markdown_cell("exact_match"), markdown_cell("a|<b>\n*c* @you _d_")
-    ('exact_match', 'a\\|&lt;b&gt;⏎\\*c\\* @&#8203;you \\_d\\_')
+    >>> markdown_cell("exact_match [95 %]"), markdown_cell("a|<b>\n*c* @you _d_ [e](f)")
+    ('exact_match [95 %]', 'a\\|&lt;b&gt;⏎\\*c\\* @&#8203;you \\_d\\_ [e\\](f)')
     """
     plain = _MARKUP.sub(lambda match: HTML_ENTITIES.get(match.group(), "\\" + match.group()), visible(text))
     return _REFERENCE.sub(r"\1&#8203;", plain.replace("\n", "⏎"))
@@ -77,7 +79,7 @@ def _markdown_cell(cell: Cell) -> str:
         case str():
             text = markdown_cell(cell)
         case TextCell():
-            text = markdown_cell(cell.text)
+            text = "" if cell.is_repeated else markdown_cell(cell.text)
         case LinkCell() if is_safe_address(cell.address):
             text = f"[{markdown_cell(cell.text)}](<{escape(cell.address).replace('|', '%7C')}>)"
         case LinkCell():
@@ -87,9 +89,9 @@ def _markdown_cell(cell: Cell) -> str:
     return f"**{text}**" if text and _style(cell) == "bold" else text
 
 
-def _indent(line: TableLine, place: int) -> str:
-    """What a member's name begins with, below its group's."""
-    return f"{' ' * line.level}- " if line.level and not place else ""
+def _indented(text: str, line: TableLine, place: int) -> str:
+    """The text of a cell; a member's name below its group's."""
+    return f"{' ' * line.level}- {text}" if line.level and not place and text else text
 
 
 def _style(cell: Cell) -> Style:
@@ -126,7 +128,7 @@ def _html_cells(table: ReportTable, line: TableLine) -> Iterator[str]:
         if "bold" in (style, line.style) and text:
             text = f"<b>{text}</b>"
         color = f";color:{COLORS[style]}" if style in COLORS else ""
-        indent = "&emsp;" * line.level if not place else ""
+        indent = "&emsp;" * line.level if text and not place else ""
         yield f'<td style="text-align:{column.align};white-space:nowrap{color}">{indent}{text}</td>'
 
 
@@ -170,7 +172,7 @@ def _record(table: ReportTable, line: TableLine, *, has_levels: bool) -> dict[st
     return record
 
 
-def _values(cell: Cell) -> dict[str, Value]:
+def _values(cell: Cell) -> dict[str, Value]:  # noqa: C901  # a case for each kind of cell
     """What a cell holds, by what is added to the name of its column."""
     match cell:
         case str():
@@ -183,7 +185,11 @@ def _values(cell: Cell) -> dict[str, Value]:
                 values["_stderr"] = stderr
             if interval is not None:
                 values |= {"_low": interval[0], "_high": interval[1]}
+            if cell.reason:
+                values["_reason"] = cell.reason
             return values | _remarks(mark, cell.style)
+        case PValueCell(p=p):
+            return {"": p}
         case IntervalCell(low=low, high=high):
             return {"_low": low, "_high": high}
         case CountCell(count=count, of=whole, mark=mark):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assay.report.cell_text import cell_text
-from assay.report.report_table import CountCell, LinkCell, NumberCell, ReportTable, Style, TextCell
+from assay.report.report_table import Cell, CountCell, IntervalCell, LinkCell, NumberCell, ReportTable, Style, TextCell
 from assay.safe_text import visible
 
 GAP = "  "
@@ -88,14 +88,10 @@ def _grid_of_table(table: ReportTable) -> _Grid:
     for number, line in enumerate(table.lines):
         cells = []
         for place, cell in enumerate(line.cells):
-            text = cell_text(cell)
-            if isinstance(cell, str | TextCell | LinkCell):
-                cells.append(text.replace("\n", "⏎"))
-            else:
-                cells.append(text.replace(" ", TOGETHER))
+            cells.append(_unbroken(cell))
             if isinstance(cell, TextCell | NumberCell | CountCell | LinkCell) and cell.style:
                 cell_styles[number, place] = ANSI[cell.style]
-        if line.level:
+        if line.level and cells[0]:
             cells[0] = f"{' ' * line.level}- {cells[0]}"
         rows.append(cells)
     order = {number: column.drop for number, column in enumerate(table.columns) if column.drop is not None}
@@ -107,6 +103,20 @@ def _grid_of_table(table: ReportTable) -> _Grid:
         line_styles={number: ANSI[line.style] for number, line in enumerate(table.lines) if line.style},
         cell_styles=cell_styles,
     )
+
+
+def _unbroken(cell: Cell) -> str:
+    """The text of a cell, with spaces of its own where a line may not end: within numbers, not before an interval or a reason."""
+    text = cell_text(cell)
+    match cell:
+        case str() | TextCell() | LinkCell():
+            return text.replace("\n", "⏎").replace(" ↑", f"{TOGETHER}↑").replace(" ↓", f"{TOGETHER}↓")
+        case IntervalCell():
+            return text.replace(" …", f"{TOGETHER}…")
+        case NumberCell(reason=reason) if reason:
+            return text
+        case _:
+            return text.replace(" ", TOGETHER).replace(f"{TOGETHER}[", " [")
 
 
 def fitted_table(table: TableView, width: int | None, *, colored: bool = False) -> tuple[list[str], Sequence[str]]:
