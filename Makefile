@@ -19,7 +19,7 @@ demo-cluster:  ## two Ray nodes on this machine, one killed in mid-run: the same
 view: install  ## look at the demo's run in a browser
 	@$(PIP) '.[view]' && $(BIN)/assay view $(DEMO)
 
-test: install-test  ## set up everything the suite needs and run the whole of it
+test: install-test  ## set up everything the suite needs and run it: of cases that are many and alike, a sample (all of them: make nightly)
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup --durations=10
 
 quick: install-quick  ## the tests without processes, servers, browsers and torch: for the time between two edits
@@ -66,7 +66,8 @@ test-vllm:  ## the tests of the backend `vllm` against vLLM itself, on the CPU: 
 	@ASSAY_VLLM=real VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= $(VLLM)/python -m pytest -W default -p no:cacheprovider tests/test_vllm.py
 
 NIGHTLY ?= .venv-nightly
-nightly: install-test  ## real servers (vLLM on the CPU, llama.cpp, transformers serve, LiteLLM's proxy, nginx) around one model: downloads about 2 GB
+nightly: install-test  ## what `make test` samples, in full; real servers (vLLM on the CPU, llama.cpp, transformers serve, LiteLLM's proxy, nginx) around one model: downloads about 2 GB
+	@$(BIN)/python -m pytest -m nightly --numprocesses=auto --dist=loadgroup --durations=10 tests
 	@sh tools/install_servers.sh $(PYTHON) $(NIGHTLY)
 	@ASSAY_NIGHTLY=$(abspath $(NIGHTLY)) $(BIN)/python -m pytest tests/nightly tests/test_budget.py $(TESTS)
 

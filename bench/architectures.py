@@ -112,7 +112,9 @@ ARCHITECTURES = {
            "decoder_start_token_id": BEGIN, "eos_token_id": END, "pad_token_id": BEGIN}),
 }  # fmt: skip
 
-
+SAMPLE = ("llama", "gemma2", "mixtral", "bloom", "mamba", "rwkv", "t5")
+"""One of each family, for tests of every change: dense, with windows, of experts, with attention of its own, with states, with states
+that cannot be copied, with an encoder."""
 STATES = (
     "gptj", "bloom", "falcon", "mpt", "gpt_neo", "mamba", "jamba", "mamba2", "qwen3_next", "granitemoehybrid", "bamba", "falcon_h1",
     "falcon_mamba", "lfm2", "zamba2", "nemotron_h",

@@ -14,6 +14,7 @@ from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
 from assay.runs.results import TaskResult, assay_section, lm_eval_results
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.runs.validation import FORMAT
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 
@@ -90,7 +91,7 @@ def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, i
     write_json(folder / RESULTS, {**lm_eval_results(results, []), **about, "assay": account})
     size = {"size": scored + failed, "repeats": 1}
     noted = {"created": time.time(), "status": "complete", "tasks": dict.fromkeys(tasks, size)}
-    write_json(folder / MANIFEST, {"format": 1, "model": {"name": "scripted"}, **noted})
+    write_json(folder / MANIFEST, {"format": FORMAT, "model": {"name": "scripted"}, **noted})
 
 
 if __name__ == "__main__":

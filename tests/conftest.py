@@ -2,7 +2,6 @@
 
 import gc
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,9 +11,9 @@ import pytest
 from hypothesis import settings
 
 from assay import TaskManager
-from assay.plugins import TABLES, table
 from budget import SuiteTime
-from kinds import MARKS, QUICK, Guard, files_with_torch, mark_by_needs
+from commands import Run, isolated_state, run_command, run_process
+from kinds import MARKS, QUICK, Guard, chosen_marks, files_with_torch, mark_by_needs, share_fixtures
 from run_world import FILES
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # or its client tries for 23 seconds to reach a hub that is not there
@@ -30,7 +29,6 @@ settings.load_profile("assay")
 
 Write = Callable[[Mapping[str, str]], Path]
 collect_ignore = [
-    "runs_0_1",
     "differences",
     "plugin_package",
     "seeds",
@@ -55,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.markexpr = config.option.markexpr or QUICK
         config.option.ignore = [*(config.option.ignore or []), *files_with_torch(config.rootpath)]
         config.pluginmanager.register(Guard())
+    if not any("::" in argument for argument in config.args):  # a test that is named runs, nightly or not
+        config.option.markexpr = chosen_marks(config.option.markexpr)
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
     if is_whole and not hasattr(config, "workerinput"):
         quick, whole = SuiteTime("quick_seconds", 1), SuiteTime("suite_minutes", 60)
@@ -64,33 +64,18 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_by_needs(items)
+    share_fixtures(items)
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # a million objects of tests and libraries live to the end: no collection need visit them again
 
 
-def registered() -> dict[str, frozenset[str]]:
-    """The names that users have registered in the tables imported so far."""
-    tables = {kind: getattr(sys.modules.get(place.partition(":")[0]), place.partition(":")[2], None)
-              for kind, place in TABLES.items()}  # fmt: skip
-    return {kind: frozenset(table.added) for kind, table in tables.items() if table is not None}
-
-
 @pytest.fixture(autouse=True)
 def isolate_tests() -> Iterator[None]:
-    """No test sees the variables that another one has set, or the names that it has registered."""
-    variables, names, modules = dict(os.environ), registered(), set(sys.modules)
-    yield
-    if os.environ != variables:
-        os.environ.clear()
-        os.environ.update(variables)
-    for kind, now in registered().items():
-        for name in now - names.get(kind, frozenset()):
-            del table(kind)[name]
-    for module in set(sys.modules) - modules:
-        if module.startswith("assay_plugin_"):  # the next test that names the file registers its names again
-            del sys.modules[module]
+    """No test sees the variables that another one has set, the names that it has registered, or its folder."""
+    with isolated_state():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -140,17 +125,15 @@ def manage(write: Write) -> Callable[..., TaskManager]:
 
 
 @pytest.fixture
-def run_assay(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """Runs the command line in a separate process, in an empty folder."""
+def run_assay(tmp_path: Path) -> Run:
+    """Runs the command line in an empty folder, in this process."""
+    return lambda *arguments, cwd=None, **variables: run_command(*arguments, cwd=cwd or tmp_path, **variables)
 
-    def run(*arguments: object, cwd: Path | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "assay", *map(str, arguments)]
-        environment = {**os.environ, **variables}
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=cwd or tmp_path, env=environment, check=False
-        )
 
-    return run
+@pytest.fixture
+def run_assay_process(tmp_path: Path) -> Run:
+    """Runs the command line in an empty folder, in a separate process: where the process is what a test is about."""
+    return lambda *arguments, cwd=None, **variables: run_process(*arguments, cwd=cwd or tmp_path, **variables)
 
 
 @pytest.fixture(scope="session")

@@ -139,3 +139,23 @@ def generated(model: Any, prompt: Sequence[int], new: int) -> list[int]:
     )[0].tolist()  # fmt: skip
     tokens_out = tokens_out[1:] if model.config.is_encoder_decoder else tokens_out[len(prompt) :]
     return tokens_out[: tokens_out.index(END)] if END in tokens_out else tokens_out
+
+
+def plain_likelihood(kind: str, context: Sequence[int], continuation: Sequence[int]) -> tuple[float, bool]:
+    """What a plain model says of a continuation: computed once, since many tests ask for the same."""
+    return _plain_likelihood(kind, tuple(context), tuple(continuation))
+
+
+def plain_generated(kind: str, prompt: Sequence[int], new: int) -> list[int]:
+    """What a plain model writes after a prompt: computed once, since many tests ask for the same."""
+    return list(_plain_generated(kind, tuple(prompt), new))
+
+
+@cache
+def _plain_likelihood(kind: str, context: tuple[int, ...], continuation: tuple[int, ...]) -> tuple[float, bool]:
+    return likelihood(plain(kind), context, continuation)
+
+
+@cache
+def _plain_generated(kind: str, prompt: tuple[int, ...], new: int) -> tuple[int, ...]:
+    return tuple(generated(plain(kind), prompt, new))

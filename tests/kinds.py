@@ -7,7 +7,7 @@ src/assay starts by itself is not seen there: such a test carries its mark (`@py
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -20,6 +20,7 @@ MARKS = {
     "browser": "drives a browser",
     "torch": "imports torch or transformers",
     "slow": "takes seconds without any of these: simulations, fuzzing, the task files of lm-eval",
+    "nightly": "one of many that are alike: `make nightly` runs them all, `make test` the others",
 }
 USES = {
     "subprocess": "process",
@@ -55,6 +56,31 @@ def mark_by_needs(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function):
             for kind in sorted(_needs(item)):
                 item.add_marker(getattr(pytest.mark, kind))
+
+
+def mostly_nightly(values: Iterable[object], kept: Container[object]) -> list[object]:
+    """Return the parameters of a test of which `make test` runs those of `kept`, and `make nightly` the others."""
+    nightly = pytest.mark.nightly
+    return [
+        value if value in kept else pytest.param(*(value if type(value) is tuple else (value,)), marks=nightly)
+        for value in values
+    ]
+
+
+def chosen_marks(expression: str) -> str:
+    """Return the expression that chooses tests by marks, without the nightly ones where it does not speak of them."""
+    if "nightly" in expression:
+        return expression
+    return f"({expression}) and not nightly" if expression else "not nightly"
+
+
+def share_fixtures(items: list[pytest.Item]) -> None:
+    """Let one worker run all tests that use a module's fixture, so that it is made once: most are runs that tests only read."""
+    for item in items:
+        if isinstance(item, pytest.Function) and not item.get_closest_marker("xdist_group"):
+            fixtures: Mapping[str, list[object]] = item._fixtureinfo.name2fixturedefs  # type: ignore[assignment]
+            if any(definitions[-1].scope == "module" for definitions in fixtures.values()):  # type: ignore[attr-defined]
+                item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def _needs(item: pytest.Function) -> set[str]:

@@ -103,7 +103,13 @@ def test_the_same_failure_of_many_tasks_is_one_line_with_the_command_that_gets_t
     lines = [line for line in error.splitlines() if "org/none" in line]
     assert (code, len(lines)) == (2, 1)
     assert lines[0].startswith("9 tasks (t0, t1, t2 and 6 more): ")
-    assert "`assay fetch many --data_dir data`" in lines[0]
+    command = f"assay fetch many --data_dir data --include_path {folder}"
+    assert f"`{command}`" in lines[0]
+    monkeypatch.chdir(folder)
+    _, _, fetched = said(capfd, *command.split()[1:])
+    assert "no task, group or tag" not in fetched and "org/none" in fetched
+    _, _, of_file = said(capfd, "run", "--tasks", "./t0.yaml", "--model", "dummy", "--no_output")
+    assert "`assay fetch ./t0.yaml --data_dir data`" in of_file
 
 
 def test_a_check_of_everything_says_how_many_and_how_far(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import assay
-from assay.models.endings import FAULTS, REASONS
+from assay.models.endings import FAULTS, REASONS, end_for
 from assay.models.load import load_model
 from assay.models.protocol import RetryableError
 from assay.records import USUAL_FINISHES, Failed, Generate, Loglikelihood, Text
@@ -184,6 +184,21 @@ def error_beside(way: Way) -> Value:
     return [*started(way), {**piece(way, "four"), **error}, *end(way, good(way))]
 
 
+def error_object(way: Way) -> Value:
+    """vLLM's form before 0.10: beside an answer, and as an event behind a part of it."""
+    error = {"object": "error", "message": "out of memory", "type": "InternalServerError", "code": 500}
+    if not way.is_streamed:
+        return {**whole(way, "four", good(way)), **error}
+    return [*started(way), piece(way, "four"), error, *end(way, good(way))]
+
+
+def errors_beside(way: Way) -> Value:
+    errors = {"errors": [{"message": "out of memory"}]}
+    if not way.is_streamed:
+        return {**whole(way, "four", good(way)), **errors}
+    return [*started(way), {**piece(way, "four"), **errors}, *end(way, good(way))]
+
+
 def error_of_the_choice(way: Way) -> Value:
     if way.protocol == "messages":
         return None
@@ -220,6 +235,8 @@ CASES: dict[str, tuple[str, Callable[[Way], Value]]] = {
     "two choices with one index": ("two answers in one", two_answers),
     "a whole answer after a piece": ("two answers in one", whole_in_a_stream_that_began),
     "error beside the answer": ("error beside the answer", error_beside),
+    "error as an object": ("error beside the answer", error_object),
+    "errors beside the answer": ("error beside the answer", errors_beside),
     "error of the choice": ("error beside the answer", error_of_the_choice),
     "error of the message": ("error beside the answer", error_of_the_message),
     "broken off": ("broken off", broken_off),
@@ -289,6 +306,11 @@ def test_every_reason_for_an_end_has_the_outcome_of_the_table(way: Way) -> None:
         else:
             assert response.text == "four", reason
             assert response.finish == (row.finish if row is not None else "banana")
+
+
+def test_reasons_are_read_without_regard_to_case_and_hyphens() -> None:
+    for reason in ("content-filter", "Content_Filter", "CONTENT-FILTER"):
+        assert end_for(reason) is REASONS["content_filter"], reason
 
 
 def left_out(written: int) -> Value:

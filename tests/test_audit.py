@@ -1,8 +1,6 @@
 """The audit in every result, and `assay samples`, which shows the samples it names."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -17,11 +15,11 @@ from assay.models import Scripted
 from assay.records import FilterScores, Sample
 from assay.runs.samples.records import SampleRecord
 from assay.tasks.audit import KINDS, Audit, kinds_of
+from commands import Run
 from run_world import RecordingModel, run
 from small_runs import generate, processed, says, write_task
 from small_runs import run as run_small
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 TWO = r"""
     filter_list:
       - {name: strict, filter: [{function: regex, regex_pattern: "#### (\\d+)"}, {function: take_first}]}

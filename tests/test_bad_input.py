@@ -21,10 +21,10 @@ from assay.config.source import Source
 from assay.samples import data
 from assay.samples.rows import DataError
 from assay.tasks.validate import validate
+from commands import Run
 from conftest import Write, a_task
 
 Manage = Callable[..., TaskManager]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 WRONG_VALUES = {
     "an empty tag": a_task("t") + "tag:\n",
@@ -179,14 +179,14 @@ def test_a_format_with_its_own_metrics_uses_them_and_says_so(manage: Manage) -> 
     assert "is replaced by that of format" in task.notes[0]
 
 
-def test_a_plug_in_without_its_folder_stops_nothing(tmp_path: Path, run_assay: Run) -> None:
+def test_a_plug_in_without_its_folder_stops_nothing(tmp_path: Path, run_assay_process: Run) -> None:
     metadata = tmp_path / "site/gone-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: gone\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[assay.tasks]\none = gone.nowhere\ntwo = zzz_nope.evals\n")
-    listed = run_assay("ls", PYTHONPATH=str(tmp_path / "site"))
+    listed = run_assay_process("ls", PYTHONPATH=str(tmp_path / "site"))
     assert "first_steps" in listed.stdout.split()
-    said = run_assay("validate", PYTHONPATH=str(tmp_path / "site"))
+    said = run_assay_process("validate", PYTHONPATH=str(tmp_path / "site"))
     assert said.returncode == 1
     assert [line.split(":")[0] for line in said.stdout.splitlines()[:2]] == ["plugin one", "plugin two"]
 

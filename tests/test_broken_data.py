@@ -5,7 +5,6 @@ import json
 import os
 import re
 import resource
-import subprocess
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -21,12 +20,12 @@ import assay
 from assay.cli import main
 from assay.models import Scripted
 from assay.samples.rows import Rows
+from commands import Run
 from conftest import Write
 from graph_world import write_graph
 
 pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 TASK = 'task: %s\ndataset_path: %s\ndataset_kwargs: {data_files: {test: %s}%s}\ntest_split: test\ndoc_to_text: "{{q}}"\ndoc_to_target: "{{a}}"\n'
 FINE = {"fine.yaml": TASK % ("fine", "json", "fine.jsonl", ""), "fine.jsonl": '{"q": "q", "a": "x"}\n'}

@@ -13,6 +13,7 @@ from assay.errors import AssayError
 from assay.models import Scripted
 from assay.records import Failed, Likelihood, Text, Usage
 from assay.runs.cache import Cache
+from commands import Ended, Run
 from small_runs import SAMPLED, write_task
 
 TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
@@ -120,24 +121,24 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
     cache.close()
 
 
-def test_the_command_lists_and_prunes(tmp_path: Path) -> None:
+def test_the_command_lists_and_prunes(tmp_path: Path, run_assay: Run) -> None:
     cache = Cache(tmp_path / "cache")
     cache.add("one", [(b"1", Text("a")), (b"2", Text("b"))])
     cache.add("two", [(b"3", Text("c"))])
     cache.close()
 
-    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "assay", "cache", *arguments], capture_output=True, text=True)
+    def command(*arguments: object) -> Ended:
+        return run_assay("cache", *arguments)
 
-    shown = command("ls", str(tmp_path / "cache")).stdout
+    shown = command("ls", tmp_path / "cache").stdout
     assert [line.split()[:2] for line in shown.splitlines()[-2:]] == [["one", "2"], ["two", "1"]]
-    assert command("prune", str(tmp_path / "cache")).returncode == 2  # it is not said what
-    assert command("prune", str(tmp_path / "cache"), "--model", "tow").returncode == 2
-    assert "did you mean" in command("prune", str(tmp_path / "cache"), "--model", "tow").stderr
-    assert "0 responses" in command("prune", str(tmp_path / "cache"), "--unused_days", "1").stdout
-    assert "2 responses" in command("prune", str(tmp_path / "cache"), "--model", "one").stdout
-    assert "1 responses" in command("prune", str(tmp_path / "cache"), "--all").stdout
-    assert command("ls", str(tmp_path / "nothing")).returncode == 2
+    assert command("prune", tmp_path / "cache").returncode == 2  # it is not said what
+    assert command("prune", tmp_path / "cache", "--model", "tow").returncode == 2
+    assert "did you mean" in command("prune", tmp_path / "cache", "--model", "tow").stderr
+    assert "0 responses" in command("prune", tmp_path / "cache", "--unused_days", "1").stdout
+    assert "2 responses" in command("prune", tmp_path / "cache", "--model", "one").stdout
+    assert "1 responses" in command("prune", tmp_path / "cache", "--all").stdout
+    assert command("ls", tmp_path / "nothing").returncode == 2
 
 
 def test_an_unusable_cache_folder_is_reported(tmp_path: Path) -> None:

@@ -5,16 +5,14 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
+from commands import Run
 from conftest import Write, a_task
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 FILES = {
     "a.yaml": a_task("alpha", tag="red", num_fewshot="3"),
@@ -250,19 +248,14 @@ def test_output_is_a_table_on_a_terminal(write: Write) -> None:
     assert any(line.split()[:2] == ["gamma", "group"] for line in shown.splitlines())
 
 
-def test_a_closed_pipe_is_not_an_error(run_assay: Run) -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m assay schema task | head -1"
     ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert ended.stdout.strip() == "{"
     assert ended.stderr == ""
 
 
-def test_show_renders_the_first_sample_when_asked() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "assay", "show", "first_steps_sums", "--render"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+def test_show_renders_the_first_sample_when_asked(run_assay: Run) -> None:
+    shown = run_assay("show", "first_steps_sums", "--render").stdout
     assert "763 + 32 = 795" in shown
     assert "target: '90'" in shown

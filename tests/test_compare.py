@@ -211,7 +211,7 @@ def test_a_group_without_an_error_says_why(tmp_path: Path) -> None:
     assert "least" in result_row.reason
 
 
-def test_an_old_run_without_group_members_is_reported_with_the_remedy(tmp_path: Path) -> None:
+def test_a_run_that_does_not_note_a_group_s_members_is_reported_with_the_remedy(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     results = json.loads((runs[1] / "results.json").read_text())
     del results["assay"]["groups"]["g"]["rows"]["x,none"]["of"]
@@ -400,10 +400,10 @@ def test_a_run_that_has_not_ended_is_refused(tmp_path: Path) -> None:
         compare([first, second])
 
 
-def test_a_run_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+def test_a_run_of_another_format_is_refused(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path, A, B)
     edit(second / "manifest.json", format=3)
-    with pytest.raises(AssayError, match="it has format 3, and this version of assay reads 1 to 2"):
+    with pytest.raises(AssayError, match="it has format 3, and this version of assay reads format 2"):
         compare([first, second])
 
 

@@ -145,6 +145,20 @@ def test_a_connection_is_used_again_after_its_rest(monkeypatch: pytest.MonkeyPat
         assert asked(url, "a", "b", "c", rest=0.001) == ["1", "2", "3"]
 
 
+def test_a_response_that_comes_seconds_late_answers_no_later_request() -> None:
+    """The second request is on its way by then: on the same connection, its answer would be this one."""
+
+    def talk(connection: socket.socket, number: int) -> None:
+        received(connection)
+        connection.sendall(said(str(number)))
+        time.sleep(1.8)
+        connection.sendall(said("junk"))
+        received(connection)
+
+    with speaking(talk) as url:
+        assert asked(url, "a", "b", rest=1.3) == ["0", "1"]
+
+
 @pytest.mark.usefixtures("without_rest")
 @pytest.mark.parametrize("junk", [said("junk"), b"GARBAGE", said("junk")[:50]])
 def test_a_connection_with_waiting_bytes_is_not_used_again(junk: bytes, caplog: pytest.LogCaptureFixture) -> None:
@@ -279,7 +293,9 @@ def test_a_steady_drip_does_not_keep_an_answer_from_ending(
     began = time.monotonic()
     outcome = run_against(faults[0], kind, way, tmp_path, timeout=0.3, max_retries=1, num_concurrent=12)
     assert outcome.failed == DOCUMENTS
-    assert time.monotonic() - began < 30  # three limits of 0.3 s; the rest is the machine's
+    assert (
+        time.monotonic() - began < 120
+    )  # three limits of 0.3 s; the rest is the machine's: litellm alone imports for 20 s on a busy one
 
 
 def test_the_limit_of_a_streamed_answer_follows_from_the_timeout_and_its_tokens() -> None:

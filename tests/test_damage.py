@@ -22,6 +22,7 @@ from assay.records import Text
 from assay.runs.cache import Cache, ScoreCache
 from fuzz.damage import run_all
 from fuzz.damaged_parts import run_parts
+from kinds import mostly_nightly
 from run_world import RecordingModel
 
 pytestmark = pytest.mark.slow
@@ -32,13 +33,14 @@ KINDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("every", mostly_nightly([211, 1009], kept=[1009]))
 @pytest.mark.parametrize("packed", [False, True], ids=["journal", "compressed journal"])
-def test_damage_of_any_byte_is_noticed_or_without_effect(packed: bool) -> None:
+def test_damage_of_any_byte_is_noticed_or_without_effect(packed: bool, every: int) -> None:
     findings = run_all(
-        packed=packed, every=211, commands=6, kinds=KINDS if not packed else ["responses.jsonl.zst: a FIFO"]
+        packed=packed, every=every, commands=6, kinds=KINDS if not packed else ["responses.jsonl.zst: a FIFO"]
     )
     assert findings.wrong == {}
-    assert findings.noticed > findings.tried > 500
+    assert findings.noticed > findings.tried > 500 * 211 / every
 
 
 def test_damage_of_graphs_with_tools_and_of_shards_is_noticed_or_without_effect() -> None:

@@ -146,15 +146,15 @@ def test_an_invalid_lock_file_is_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "manifest", [b"", b"{", b"[]", b'"x"', b'{"format": 1, "tasks": 3}', b'{"format": 1, "created": "x"}']
+    "manifest", [b"", b"{", b"[]", b'"x"', b'{"format": 2, "tasks": 3}', b'{"format": 2, "created": "x"}']
 )
 def test_a_run_is_not_begun_in_a_folder_whose_manifest_is_damaged_but_moves_it_aside_if_asked(
     manifest: bytes, tasks: Path, output: Path
 ) -> None:
     run_world.run(RecordingModel(), tasks, output)
     (output / "manifest.json").write_bytes(manifest)
-    _, *lines = (output / "responses.jsonl").read_bytes().splitlines()  # as 0.1 wrote it: without header and checksums
-    (output / "responses.jsonl").write_bytes(b"".join(line.rpartition(b',"c":')[0] + b"}\n" for line in lines))
+    _, *lines = (output / "responses.jsonl").read_bytes().splitlines(keepends=True)  # no header to restore it from
+    (output / "responses.jsonl").write_bytes(b"".join(lines))
     with pytest.raises(AssayError, match=r"manifest\.json.*damaged"):
         run_world.run(RecordingModel(), tasks, output)
     assert (output / "manifest.json").read_bytes() == manifest
@@ -163,9 +163,9 @@ def test_a_run_is_not_begun_in_a_folder_whose_manifest_is_damaged_but_moves_it_a
     assert len(list(output.parent.glob("run.old-*"))) == 1
 
 
-def test_files_of_another_version_are_reported_as_such(tmp_path: Path) -> None:
+def test_files_of_another_format_are_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format": 7, "tasks": []}')
-    with pytest.raises(AssayError, match="it has format 7, and this version of assay reads 1 to 2"):
+    with pytest.raises(AssayError, match="it has format 7, and this version of assay reads format 2"):
         RunReader.open(tmp_path)
 
 
@@ -306,7 +306,7 @@ BAD_RUNS: dict[str, Callable[[Path], object]] = {
     "loop_results": instead("results.json", link("results.json")), "dangling_results": instead("results.json", link("gone")),
     "empty_manifest": content("manifest.json", b""), "null_manifest": content("manifest.json", b"null"),
     "list_manifest": content("manifest.json", b"[1]"), "torn_manifest": content("manifest.json", b'{"format": 2, '),
-    "newer_format": changed("manifest.json", format=99), "text_format": changed("manifest.json", format="two"),
+    "other_format": changed("manifest.json", format=99), "text_format": changed("manifest.json", format="two"),
     "list_of_tasks": changed("manifest.json", tasks=[1]), "mapping_status": changed("manifest.json", status={"a": 1}),
     "far_time": changed("manifest.json", created=1e30), "text_time": changed("manifest.json", created="today"),
     "folder_manifest": instead("manifest.json", Path.mkdir), "loop_manifest": instead("manifest.json", link("manifest.json")),

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
+from kinds import mostly_nightly
 from serving import Arrived, loopback
 from test_docs import PAGES, ROOT, ROWS, blocks, write_data, write_helpers
 
@@ -66,11 +67,17 @@ def _unrolled(line: str) -> list[str]:
     return [loop[3].replace(f"${loop[1]}", value) for value in loop[2].split()] if loop else [line]
 
 
-PAGES_WITH_COMMANDS = [page for page in PAGES if commands(page) and page.name not in ("seeds.md", "CHANGELOG.md")]
-
-
 def reason(command: str) -> str:
     return next((why for pattern, why in NOT_RUN.items() if re.search(pattern, command)), "")
+
+
+def run_here(page: Path) -> list[str]:
+    return [command for command in commands(page) if not reason(command)]
+
+
+PAGES_RUN = [page for page in PAGES if run_here(page) and page.name not in ("seeds.md", "CHANGELOG.md")]
+SAMPLE = [ROOT / "docs" / name for name in ("tutorial.md", "graphs.md", "exporting.md", "reports.md")]
+"""Pages whose commands `make test` runs: between them each kind of command that reads or writes a run."""
 
 
 def says(arrived: Arrived) -> object:
@@ -198,7 +205,7 @@ def fill_labels(path: Path) -> None:
         writer.writerows({**row, "label": "1"} for row in rows)
 
 
-@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", mostly_nightly(PAGES_RUN, kept=SAMPLE), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_a_page_run(
     page: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,9 +216,7 @@ def test_the_commands_of_a_page_run(
     monkeypatch.setenv("ASSAY_RUNS_DIR", str(tmp_path / "runs"))
     failed = []
     with loopback(says) as (url, _):
-        for command in commands(page):
-            if reason(command):
-                continue
+        for command in run_here(page):
             written = shlex.split(replaced(command, url))[1:]
             arguments = [
                 each for word in written for each in (sorted(map(str, Path().glob(word))) if "/*" in word else [word])

@@ -375,11 +375,11 @@ def test_verdicts_of_two_filters_are_drawn_for_each(tmp_path: Path) -> None:
     assert len(asked) == 4
 
 
-# Folders of version 0.1.0
+# The key of a request, written down from its description
 
 
-def old_key(identity: str, params: dict[str, object], prompt: str, *sampled: bytes) -> str:
-    """The key of a generation in version 0.1.0: every part with its length before it."""
+def described_key(identity: str, params: dict[str, object], prompt: str, *sampled: bytes) -> str:
+    """The key of a generation: every part with its length before it."""
     written = json.dumps(params, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     digest = blake2b(digest_size=16)
     for part in (b"generate", identity.encode(), written.encode(), prompt.encode(), *sampled):
@@ -387,7 +387,7 @@ def old_key(identity: str, params: dict[str, object], prompt: str, *sampled: byt
     return digest.hexdigest()
 
 
-def test_greedy_requests_and_the_draws_of_plain_tasks_have_the_keys_of_0_1_0(tmp_path: Path) -> None:
+def test_a_greedy_key_is_of_the_request_and_a_drawn_one_of_sample_and_repeat_too(tmp_path: Path) -> None:
     write_task(tmp_path, [{"q": "a", "gold": "x"}], TASK)
     for name, params in (("warm", {"do_sample": True, "until": ["§"]}), ("cold", {"temperature": 0.0, "until": ["§"]})):
         asked: list[tuple[str, int]] = []
@@ -400,30 +400,4 @@ def test_greedy_requests_and_the_draws_of_plain_tasks_have_the_keys_of_0_1_0(tmp
         keys = [json.loads(line)["k"] for line in lines]
         known = {"do_sample": False, "max_gen_toks": 256, "temperature": 0.0, "until": ["\n\n"], **params}
         places = [(b"t\x000", n.to_bytes(4)) for n in range(2)] if name == "warm" else [()]
-        assert keys == [old_key(identity, known, "a", *place) for place in places]
-
-
-def test_a_graph_begun_by_0_1_0_is_resumed_and_its_shared_answers_go_to_the_first_node(
-    tmp_path: Path, talking: str
-) -> None:
-    first = run_graph(tmp_path, talking, IN_TURN, RECORDS[:2])
-    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
-    params = {"max_tokens": 2048, "temperature": 1.0, "until": []}
-    prompt = json.dumps([{"role": "user", "content": DRAW}], ensure_ascii=False)
-    (tmp_path / "run/responses.jsonl").write_text(
-        "".join(
-            json.dumps({
-                "k": old_key(
-                    manifest["model"]["identity"], params, prompt,
-                    f"eval.question_answering.simpleqa\0{number}".encode(), (0).to_bytes(4),
-                ),
-                "r": {"text": f"old {number}"},
-            }) + "\n"
-            for number in range(2)
-        )
-    )  # fmt: skip
-    asked = len(sent(talking))
-    second = run_graph(tmp_path, talking, IN_TURN, RECORDS[:2])
-    assert len(sent(talking)) == asked + 4
-    assert [record["x"] for record in second] == ["old 0", "old 1"]
-    assert len({text for record in [*first, *second] for text in answers(record)}) == 6 + 6
+        assert keys == [described_key(identity, known, "a", *place) for place in places]

@@ -1,6 +1,8 @@
 """A task stops when its first 20 requests fail for one permanent reason; the others continue, and a rerun asks again."""
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 
 import assay
 from assay.engine.counts import EarlyStop, TemporaryFailure
+from assay.models import Scripted
 from assay.records import Failed
 from serving import Arrived, loopback
 from small_runs import write_task
@@ -261,6 +264,33 @@ def test_max_failures_counts_documents_of_plain_tasks(tmp_path: Path) -> None:
     sent, results = plain_run(tmp_path, PLAIN["process_results"], max_failures=7)
     assert sent <= 7 + 2 * 16
     assert results["assay"]["ended"] == "max_failures: 7 requests or documents failed"
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@pytest.mark.parametrize("options", [{}, {"max_failures": 20}])
+def test_a_local_model_does_not_answer_the_rest_of_its_window(
+    tmp_path: Path, options: dict[str, Any], in_thread: bool
+) -> None:
+    """A window has room for 2,048 requests. After 20 failures a model of this process goes on with other tasks only."""
+    asked: list[str] = []
+
+    def answer(prompt: str, params: dict[str, object], repeat: int) -> str:
+        asked.append(prompt)
+        time.sleep(0.002)  # longer than the millisecond whose answers are passed on together
+        return "yes"
+
+    model = Scripted(generate=answer, identity="says yes")
+    model.can = replace(model.can, answer_in_thread=in_thread)
+    write(tmp_path, PLAIN["process_results"])
+    (tmp_path / "code.py").write_text(PLAIN_CODE)
+    names = ["bad"] if in_thread or options else ["bad", "good"]
+    results = assay.simple_evaluate(model, tasks=names, include_path=str(tmp_path), include_defaults=False, **options)
+    assert 20 <= sum("bad" in prompt for prompt in asked) < 20 + SIZE / 2
+    account = results["assay"]["tasks"]["bad"]
+    assert account["failed"] + account.get("not_asked", 0) == SIZE
+    if "good" in names:
+        assert results["results"]["good"]["exact_match,none"] == 1.0
+        assert sum("good" in prompt for prompt in asked) == SIZE
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 """Requests that fail, and requests that are the same: what is counted, what is asked again, what is asked once."""
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from commands import Run
 from conftest import Write
 from run_world import ACC, EXACT_MATCH, FILES, SUMS, RecordingModel, keys, manifest, results, run, samples
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_a_failure_is_counted_with_its_reason_and_never_a_zero(tasks: Path, output: Path) -> None:

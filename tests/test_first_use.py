@@ -4,10 +4,9 @@ import json
 import math
 import re
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -32,11 +31,10 @@ from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
+from commands import Ended, Run
 from conftest import Write
 from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
 from run_world import ACC, COLOURS, FILES, RecordingModel
-
-RunAssay = Callable[..., "CompletedProcess[str]"]
 
 TREE = {
     **FILES,
@@ -82,7 +80,8 @@ def test_an_imported_group_number_that_is_not_the_mean_of_its_members_has_no_doc
     assert (row["value"], row["stderr"], row["n"], row["interval"]) == (0.9, 0.1, 0, None)
 
 
-def test_a_typo_in_a_generation_parameter_is_refused_before_anything_is_loaded(run_assay: RunAssay) -> None:
+@pytest.mark.torch  # which a thread begins to import meanwhile
+def test_a_typo_in_a_generation_parameter_is_refused_before_anything_is_loaded(run_assay: Run) -> None:
     for model in ("embedded", "hf"):
         ended = run_assay("run", "--model", model, "--tasks", "first_steps_sums", "--gen_kwargs", "temprature=0")
         assert ended.returncode == 2
@@ -144,7 +143,7 @@ def test_a_rolling_task_has_no_examples_for_any_num_fewshot(write: Write, output
     assert results["n-shot"] == {"texts": 0}
 
 
-def test_a_difference_without_a_unit_is_not_taken_for_a_hundred_points(run_assay: RunAssay) -> None:
+def test_a_difference_without_a_unit_is_not_taken_for_a_hundred_points(run_assay: Run) -> None:
     ended = run_assay("plan", "first_steps_sums", "--mde", "1")
     assert ended.returncode == 2
     assert "write 1pp, or 0.01" in ended.stderr
@@ -160,7 +159,7 @@ def test_a_perplexity_is_planned_for_in_its_own_unit() -> None:
 
 
 def test_the_file_extension_decides_the_format_or_nothing_is_written(
-    run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path
+    run_assay: Run, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
     run_world.run(RecordingModel(), tasks, output)
     for command, name, fix in (("pack", "x.tar.gz", ".zip"), ("report", "x.pdf", ".html, .md, .json, .csv")):
@@ -169,7 +168,7 @@ def test_the_file_extension_decides_the_format_or_nothing_is_written(
         assert fix in ended.stderr
 
 
-def test_a_packed_run_is_unpacked_by_import(run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_a_packed_run_is_unpacked_by_import(run_assay: Run, tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output)
     packed = run_assay("pack", output, "-o", tmp_path / "x.zip")
     assert "then assay view FOLDER" in packed.stdout
@@ -264,7 +263,7 @@ def test_a_missing_argument_of_a_backend_is_asked_for_in_words_that_every_comman
         load_model("hf", {})
 
 
-def validated(run_assay: RunAssay, tmp_path: Path, *changes: tuple[str, str]) -> "CompletedProcess[str]":
+def validated(run_assay: Run, tmp_path: Path, *changes: tuple[str, str]) -> Ended:
     """What validate says of a graph that is right but for these changes."""
     graph = QUESTION_ANSWERING
     for old, new in changes:
@@ -274,7 +273,7 @@ def validated(run_assay: RunAssay, tmp_path: Path, *changes: tuple[str, str]) ->
     return run_assay("validate", folder / "graph_config.yaml", cwd=tmp_path)
 
 
-def test_validate_finds_nothing_in_a_graph_that_is_right(run_assay: RunAssay, tmp_path: Path) -> None:
+def test_validate_finds_nothing_in_a_graph_that_is_right(run_assay: Run, tmp_path: Path) -> None:
     ended = validated(run_assay, tmp_path)
     assert (ended.returncode, ended.stdout) == (0, "0 problems, 0 notes\n")
 
@@ -289,7 +288,7 @@ def test_validate_finds_nothing_in_a_graph_that_is_right(run_assay: RunAssay, tm
     (('golden_key: "answer"', 'golden_key: "anwser"'), "did you mean 'answer'?"),
 ])  # fmt: skip
 def test_validate_finds_in_a_graph_what_a_run_would_refuse(
-    change: tuple[str, str], said: str, run_assay: RunAssay, tmp_path: Path
+    change: tuple[str, str], said: str, run_assay: Run, tmp_path: Path
 ) -> None:
     ended = validated(run_assay, tmp_path, change)
     assert ended.returncode == 1
@@ -297,12 +296,12 @@ def test_validate_finds_in_a_graph_what_a_run_would_refuse(
     assert re.match(r".*graph_config\.yaml:\d+:\d+: ", line)
 
 
-def test_all_typos_in_a_graph_are_reported_at_once(run_assay: RunAssay, tmp_path: Path) -> None:
+def test_all_typos_in_a_graph_are_reported_at_once(run_assay: Run, tmp_path: Path) -> None:
     ended = validated(run_assay, tmp_path, ("{problem}", "{proble}"), ("      aggregator_metrics_map:", "      map:"))
     assert "2 problems" in ended.stdout
 
 
-def test_a_missing_file_of_a_graph_is_reported_at_its_place(run_assay: RunAssay, tmp_path: Path) -> None:
+def test_a_missing_file_of_a_graph_is_reported_at_its_place(run_assay: Run, tmp_path: Path) -> None:
     graph = QUESTION_ANSWERING.replace("file_path: records.jsonl", "file_path: record.jsonl")
     folder = write_graph(tmp_path, RECORDS, graph)
     ended = run_assay("run", "--model", "dummy", "--tasks", folder / "graph_config.yaml", cwd=tmp_path)
@@ -326,7 +325,7 @@ graph_config:
 """
 
 
-def test_a_graph_that_measures_nothing_says_so(run_assay: RunAssay, tmp_path: Path) -> None:
+def test_a_graph_that_measures_nothing_says_so(run_assay: Run, tmp_path: Path) -> None:
     file = write_graph(tmp_path, RECORDS, UNMEASURED) / "graph_config.yaml"
     warning = "no metric: nothing is measured"
     ended = run_assay("run", "--model", "dummy", "--tasks", file, cwd=tmp_path)
@@ -336,7 +335,7 @@ def test_a_graph_that_measures_nothing_says_so(run_assay: RunAssay, tmp_path: Pa
     assert warning not in run_assay("run", "--model", "dummy", "--tasks", file, "--predict_only", cwd=tmp_path).stderr
 
 
-def test_a_path_selects_its_file_even_if_other_tasks_have_the_name(tasks: Path, run_assay: RunAssay) -> None:
+def test_a_path_selects_its_file_even_if_other_tasks_have_the_name(tasks: Path, run_assay: Run) -> None:
     (tasks / "copy.yaml").write_text((tasks / "sums.yaml").read_text().replace("{{q}}=", "Copied: {{q}}="))
     for more in ((), ("--include_path", tasks)):
         ended = run_assay("run", "--tasks", tasks / "copy.yaml", "--limit", "1", "--dry_run", *more)
@@ -345,14 +344,14 @@ def test_a_path_selects_its_file_even_if_other_tasks_have_the_name(tasks: Path, 
     assert run_assay("run", "--tasks", "sums", "--include_path", tasks, "--dry_run").returncode == 2
 
 
-def test_a_name_that_two_files_have_is_reported_once(tasks: Path, run_assay: RunAssay) -> None:
+def test_a_name_that_two_files_have_is_reported_once(tasks: Path, run_assay: Run) -> None:
     (tasks / "twin.yaml").write_text((tasks / "sums.yaml").read_text())
     ended = run_assay("validate", tasks)
     assert ended.stdout.count("is also defined in") == 1
     assert "twin.yaml:1:7" in ended.stdout
 
 
-def test_assay_alone_lists_its_commands(run_assay: RunAssay) -> None:
+def test_assay_alone_lists_its_commands(run_assay: Run) -> None:
     ended = run_assay()
     assert ended.returncode == 0
     assert all(re.search(rf"^ +{name}\b", ended.stdout, re.MULTILINE) for name in COMMANDS)
@@ -365,12 +364,12 @@ def test_assay_alone_lists_its_commands(run_assay: RunAssay) -> None:
     (["compare", "a", "b", "--gat", "x"], "unknown argument --gat — did you mean --gate?"),
     (["verify-backend", "a", "b", "--tasks", "x", "--model_args", "k=v"], "unknown argument --model_args"),
 ])  # fmt: skip
-def test_a_typo_is_reported_with_a_suggestion(arguments: list[str], said: str, run_assay: RunAssay) -> None:
+def test_a_typo_is_reported_with_a_suggestion(arguments: list[str], said: str, run_assay: Run) -> None:
     ended = run_assay(*arguments)
     assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
 
 
-def test_a_pattern_that_matches_nothing_says_so(run_assay: RunAssay) -> None:
+def test_a_pattern_that_matches_nothing_says_so(run_assay: Run) -> None:
     ended = run_assay("ls", "--pattern", "nothing*")
     assert (ended.returncode, ended.stdout) == (0, "")
     assert "no name matches 'nothing*'" in ended.stderr
@@ -384,13 +383,14 @@ def test_a_missing_folder_is_not_looked_up_at_the_hub() -> None:
             load_model("hf", {"pretrained": name})
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--apply_chat_template", "nosuch"], "nosuch"),
     (["--batch_size", "zero"], "zero"),
     (["--batch_size", "0"], "0"),
     (["--device", "bogus"], "bogus"),
 ])  # fmt: skip
-def test_an_invalid_setting_of_a_local_model_is_refused(arguments: list[str], said: str, run_assay: RunAssay) -> None:
+def test_an_invalid_setting_of_a_local_model_is_refused(arguments: list[str], said: str, run_assay: Run) -> None:
     pytest.importorskip("transformers")
     ended = run_assay("run", "--model", "hf", "--model_args", f"pretrained={BUNDLED}", "--tasks", "first_steps_sums",
                       "--limit", "1", *arguments)  # fmt: skip

@@ -87,6 +87,9 @@ def test_a_full_disk_is_reported_and_nothing_half_written_is_left(
     assert [path for path in out.rglob("*") if path.is_file() and ".part" in str(path)] == []
 
 
+@pytest.mark.usefixtures(
+    "capsys"
+)  # a stream in memory: after an error of the disk nothing more goes to a descriptor, here pytest's
 def test_a_file_that_was_there_stays_whole_when_its_new_content_has_no_room(world: Path, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     target.write_text("the report of before")

@@ -133,3 +133,21 @@ def test_a_metric_may_name_a_tool_that_is_there_or_like_no_other(forbidden: str,
         "METRIC": f"no_forbidden_tool, params: {{forbidden: {forbidden}}}",
     }
     assert main(["validate", write(tmp_path, **changes)]) == 0
+
+
+@pytest.mark.parametrize(
+    "written", ["tools: '{question}'", "response_format: {schema: ['{question}']}", "seed: '{{question}}'"]
+)
+def test_a_parameter_that_a_prompt_would_fill_in_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str
+) -> None:
+    graph = write(tmp_path)
+    file = Path(graph)
+    file.write_text(
+        file.read_text().replace("{name: m}", f"{{name: m, parameters: {{{written}, stop: ['{{question}}']}}}}")
+    )
+    for command in (["validate", graph], ["run", "--tasks", graph, "--model", "dummy"]):
+        assert main(command) != 0
+        said = "".join(capsys.readouterr())
+        assert said.count("is sent as it is written: parameters of generation are the same for all") == 1, said
+        assert "checked.yaml:6:" in said

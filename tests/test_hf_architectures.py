@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from bench import architectures
-from bench.architectures import ARCHITECTURES, LENGTH, TOLERANCE, WAYS, Plain, Warnings, outcome, tokenizer
+from bench.architectures import ARCHITECTURES, LENGTH, SAMPLE, TOLERANCE, WAYS, Plain, Warnings, outcome, tokenizer
 
 from assay.comparison.verification import PRECISIONS, SAME, verification
 from assay.evaluation.options import run_config
@@ -20,10 +20,11 @@ from assay.models.local.hf.fallback import RETRIED
 from assay.models.local.hf.ways import PADDED
 from assay.models.local.slots import GraphRecorder
 from assay.records import Generate, Text
-from hf_world import answers, build, generated, numbers, plain, text, words
+from hf_world import answers, build, numbers, plain_generated, text, words
+from kinds import mostly_nightly
 from small_runs import write_task
 
-EVERY = pytest.mark.parametrize("name", ARCHITECTURES)
+EVERY = pytest.mark.parametrize("name", mostly_nightly(ARCHITECTURES, kept=SAMPLE))
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers, about its own fields
 
 
@@ -133,7 +134,7 @@ def test_texts_of_a_model_whose_step_cannot_be_recorded_are_generated_without_an
     asked = [Generate(text(each), {"until": [], "max_gen_toks": 20, "do_sample": False}) for each in prompts]
     with caplog.at_level(logging.WARNING, "assay"):
         result = [*answers(model, asked), *answers(model, asked)]
-    expected = [[token for token in generated(plain("llama"), each, 20) if token > 2] for each in prompts]
+    expected = [[token for token in plain_generated("llama", each, 20) if token > 2] for each in prompts]
     assert [numbers(each.text) for each in result if isinstance(each, Text)] == expected * 2
     assert recorder.tries == 1
     assert [each.getMessage() for each in caplog.records] == [

@@ -16,6 +16,7 @@ from assay.errors import ConfigError
 from assay.models.local.hf.backend import HF
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Rolling, Text
 from hf_world import GQA, SMALL, answers, build, generated, numbers, text, words
+from kinds import mostly_nightly
 from small_runs import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers, about its own fields
@@ -156,7 +157,7 @@ def test_a_bert_that_was_made_a_decoder_is_causal() -> None:
     assert HF(model, tokenizer=words()).can.loglikelihood
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", mostly_nightly(ARCHITECTURES, kept=architectures.SAMPLE))
 def test_causal_models_and_encoders_are_not_refused_at_half_precision(name: str) -> None:
     model = HF(architectures.build(name, dtype=torch.bfloat16), tokenizer=architectures.tokenizer(), max_length=64)
     assert model.can.loglikelihood

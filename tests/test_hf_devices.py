@@ -13,7 +13,7 @@ from assay.models.load import load_model
 from assay.models.local.hf.backend import HF
 from assay.models.local.hf.devices import input_device, spread_over
 from assay.records import Generate, Likelihood, Loglikelihood, Text
-from hf_world import answers, build, generated, likelihood, numbers, plain, text, words
+from hf_world import answers, build, numbers, plain_generated, plain_likelihood, text, words
 
 PAIRS = [([5, 9, 13] + [20 + n] * 12, [9, 30 + n]) for n in range(6)]
 PARTS = ("model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm", "model.rotary_emb", "lm_head")
@@ -36,11 +36,11 @@ def check_answers(model: HF) -> None:
     scored = answers(model, [Loglikelihood(text(context), " " + text(rest)) for context, rest in PAIRS])
     for (context, rest), each in zip(PAIRS, scored, strict=True):
         assert isinstance(each, Likelihood), each
-        assert each.value == pytest.approx(likelihood(plain("llama"), context, rest)[0], abs=1e-4)
+        assert each.value == pytest.approx(plain_likelihood("llama", context, rest)[0], abs=1e-4)
     written = answers(model, [Generate(text(context), {"until": [], "max_gen_toks": 10}) for context, _ in PAIRS])
     for (context, _), one in zip(PAIRS, written, strict=True):
         assert isinstance(one, Text), one
-        assert numbers(one.text) == [token for token in generated(plain("llama"), context, 10) if token > 2]
+        assert numbers(one.text) == [token for token in plain_generated("llama", context, 10) if token > 2]
 
 
 @pytest.mark.parametrize("on_disk", [("model.layers.1",), ("model.embed_tokens", "lm_head"), PARTS[:4]])

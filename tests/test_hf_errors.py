@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from assay import simple_evaluate
 from assay.models.local.generation import NAN_LOGITS
 from assay.models.local.hf.backend import HF
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Text
-from hf_world import BEGIN, WORDS, answers, build, generated, likelihood, numbers, plain, text, words
+from hf_world import BEGIN, WORDS, answers, build, numbers, plain_generated, plain_likelihood, text, words
+from kinds import mostly_nightly
 from small_runs import write_task
 
 PACKED_AND_PLAIN = pytest.mark.parametrize("shared", [True, False])
@@ -67,14 +69,15 @@ CASES: dict[str, Callable[[int, int], bool]] = {
 
 
 @PACKED_AND_PLAIN
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "error"), mostly_nightly(product(CASES, ERRORS), kept=list(zip(CASES, ERRORS, strict=True)))
+)
 def test_likelihoods_are_all_there_after_memory_was_short(case: str, error: str, shared: bool) -> None:
     text_pairs = pairs(30)
     model = limited_model(CASES[case], shared, ERRORS[error], batch_size=1 if shared and case == "in between" else None)
     for (context, rest), response in zip(text_pairs, answers(model, asked(text_pairs)), strict=True):
         assert isinstance(response, Likelihood), response
-        assert response.value == pytest.approx(likelihood(plain("llama"), context, rest)[0], abs=1e-4 * len(rest))
+        assert response.value == pytest.approx(plain_likelihood("llama", context, rest)[0], abs=1e-4 * len(rest))
 
 
 def test_memory_that_is_short_at_the_hundredth_pass_loses_nothing() -> None:
@@ -83,7 +86,7 @@ def test_memory_that_is_short_at_the_hundredth_pass_loses_nothing() -> None:
     model._runner.scorer.budget.tokens = model._runner.scorer.budget.most = 60  # type: ignore[attr-defined]
     for (context, rest), response in zip(text_pairs, answers(model, asked(text_pairs)), strict=True):
         assert isinstance(response, Likelihood), response
-        assert response.value == pytest.approx(likelihood(plain("llama"), context, rest)[0], abs=1e-4 * len(rest))
+        assert response.value == pytest.approx(plain_likelihood("llama", context, rest)[0], abs=1e-4 * len(rest))
 
 
 @PACKED_AND_PLAIN
@@ -109,7 +112,7 @@ def test_texts_are_all_there_after_memory_was_short(case: str, shared: bool) -> 
     responses = answers(model, [Generate(text(each), {"until": [], "max_gen_toks": 20}) for each in items])
     for tokens, each in zip(items, responses, strict=True):
         assert isinstance(each, Text), each
-        assert numbers(each.text) == [token for token in generated(plain("llama"), tokens, 20) if token > 2]
+        assert numbers(each.text) == [token for token in plain_generated("llama", tokens, 20) if token > 2]
 
 
 def test_a_drawn_text_that_had_to_begin_again_is_the_same() -> None:
@@ -132,7 +135,7 @@ def test_a_text_for_which_there_is_never_memory_fails_and_the_others_do_not(shar
     assert "memory" in responses[5].reason  # type: ignore[union-attr]
     for tokens, each in zip(items, responses, strict=True):
         if isinstance(each, Text):
-            assert numbers(each.text) == [token for token in generated(plain("llama"), tokens, 20) if token > 2]
+            assert numbers(each.text) == [token for token in plain_generated("llama", tokens, 20) if token > 2]
 
 
 # NaN and infinite logits
@@ -152,7 +155,7 @@ def test_nan_logits_fail_their_own_requests_only(shared: bool) -> None:
     assert responses[4] == Failed(NAN_LOGITS)
     for (context, rest), each in zip(text_pairs, responses, strict=True):
         if isinstance(each, Likelihood):
-            assert each.value == pytest.approx(likelihood(plain("llama"), context, rest)[0], abs=1e-4 * len(rest))
+            assert each.value == pytest.approx(plain_likelihood("llama", context, rest)[0], abs=1e-4 * len(rest))
 
 
 def test_a_model_of_nothing_but_nans_fails_every_request_and_says_why() -> None:
@@ -179,7 +182,7 @@ def test_a_run_counts_what_failed_and_scores_the_rest(tmp_path: Any) -> None:
     task_facts = results["assay"]["tasks"]["t"]
     assert (task_facts["failed"], results["results"]["t"]["sample_len"]) == (1, 2)
     scores = [
-        likelihood(plain("llama"), [n, n + 1], [40])[0] > likelihood(plain("llama"), [n, n + 1], [41])[0]
+        plain_likelihood("llama", [n, n + 1], [40])[0] > plain_likelihood("llama", [n, n + 1], [41])[0]
         for n in (10, 30)
     ]
     assert results["results"]["t"]["acc,none"] == sum(scores) / 2
@@ -198,4 +201,4 @@ def test_a_run_counts_what_failed_and_scores_the_rest(tmp_path: Any) -> None:
 def test_the_bos_token_is_the_context_of_a_document_without_one() -> None:
     [response] = answers(HF(build("llama"), tokenizer=words()), [Loglikelihood("", "w5 w6")])
     assert isinstance(response, Likelihood)
-    assert response.value == pytest.approx(likelihood(plain("llama"), [BEGIN], [5, 6])[0], abs=2e-4)
+    assert response.value == pytest.approx(plain_likelihood("llama", [BEGIN], [5, 6])[0], abs=2e-4)

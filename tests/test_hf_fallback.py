@@ -18,7 +18,18 @@ from assay.models.local.slots import WITHOUT_GRAPHS, GraphRecorder
 from assay.models.protocol import ModelLost
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Text
 from assay.report.reading import RunSummary
-from hf_world import WORDS, answers, build, generated, likelihood, numbers, plain, text, words
+from hf_world import (
+    WORDS,
+    answers,
+    build,
+    generated,
+    likelihood,
+    numbers,
+    plain_generated,
+    plain_likelihood,
+    text,
+    words,
+)
 from small_runs import write_task
 
 SHARED = [5 + n % 50 for n in range(40)]
@@ -57,11 +68,11 @@ def check_answers(model: HF, kind: str = "llama") -> None:
     scored = answers(model, [Loglikelihood(text(context), " " + text(rest)) for context, rest in PAIRS])
     for (context, rest), response in zip(PAIRS, scored, strict=True):
         assert isinstance(response, Likelihood), response
-        assert response.value == pytest.approx(likelihood(plain(kind), context, rest)[0], abs=1e-4)
+        assert response.value == pytest.approx(plain_likelihood(kind, context, rest)[0], abs=1e-4)
     written = answers(model, [Generate(text(each), {"until": [], "max_gen_toks": 20}) for each in PROMPTS])
     for prompt, each in zip(PROMPTS, written, strict=True):
         assert isinstance(each, Text), each
-        assert numbers(each.text) == [token for token in generated(plain(kind), prompt, 20) if token > 2]
+        assert numbers(each.text) == [token for token in plain_generated(kind, prompt, 20) if token > 2]
 
 
 def fallen(model: HF) -> list[str]:
@@ -107,7 +118,7 @@ def test_copied_states_that_fail_are_left_for_padded_batches() -> None:
     scored = answers(ready, [Loglikelihood(text(context), " " + text(rest)) for context, rest in PAIRS])
     for (context, rest), response in zip(PAIRS, scored, strict=True):
         assert isinstance(response, Likelihood), response
-        assert response.value == pytest.approx(likelihood(plain("mamba"), context, rest)[0], abs=5e-4)
+        assert response.value == pytest.approx(plain_likelihood("mamba", context, rest)[0], abs=5e-4)
     assert (ready.way, fallen(ready)) == ("padded", [PADDED])
 
 

@@ -17,7 +17,8 @@ from assay.models.local.hf.backend import HF
 from assay.models.local.recording import WithoutHostCopies
 from assay.models.local.slots import LEADS, TokenSampler
 from assay.records import Failed, Generate, Text
-from hf_world import BEGIN, END, LENGTH, WORDS, answers, build, generated, numbers, ours, plain, text, words
+from hf_world import BEGIN, END, LENGTH, WORDS, answers, build, generated, numbers, ours, plain_generated, text, words
+from kinds import mostly_nightly
 
 EVERY = ("llama", "gpt2", "gpt_neox", "qwen2", "opt", "gemma", "gemma2", "mistral", "bloom", "mamba", "t5")
 
@@ -42,13 +43,13 @@ def ordinary(tokens: list[int]) -> list[int]:
     return [token for token in tokens if token > 2]
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("kind", mostly_nightly(EVERY, kept=("llama", "gpt2", "gemma2", "mamba", "t5")))
 def test_greedy_texts_are_those_of_generate(kind: str) -> None:
     token_lists = prompts(7)
     for tokens, response in zip(
         token_lists, answers(ours(kind), [greedy(each, max_gen_toks=20) for each in token_lists]), strict=True
     ):
-        assert written(response) == ordinary(generated(plain(kind), tokens, 20))
+        assert written(response) == ordinary(plain_generated(kind, tokens, 20))
 
 
 @cache
@@ -58,7 +59,7 @@ def expected_texts() -> tuple[list[list[int]], list[int], list[list[int]]]:
     return (
         items,
         limits,
-        [generated(plain("llama"), each, limit) for each, limit in zip(items, limits, strict=True)],
+        [plain_generated("llama", each, limit) for each, limit in zip(items, limits, strict=True)],
     )
 
 
@@ -78,9 +79,9 @@ def test_texts_are_the_same_at_any_number_of_slots(slots: int, lead: int, monkey
 
 def test_a_text_ends_with_the_token_that_ends_texts() -> None:
     model, prompted = build("llama"), prompts(12, seed=4)
-    common = Counter(token for each in prompted for token in set(generated(plain("llama"), each, 30))).most_common(1)[
+    common = Counter(token for each in prompted for token in set(plain_generated("llama", each, 30))).most_common(1)[0][
         0
-    ][0]
+    ]
     with torch.no_grad():
         model.lm_head.weight[END] = 1.01 * model.lm_head.weight[common]
     expected = [generated(model, each, 30) for each in prompted]
@@ -109,8 +110,8 @@ def test_texts_are_generated_up_to_the_last_position_of_a_model(kind: str, share
         model, [greedy(long, max_gen_toks=300), greedy(short, max_gen_toks=250), greedy(long[1:], max_gen_toks=1)]
     )
     room = LENGTH - len(long)
-    assert written(responses[0]) == ordinary(generated(plain(kind), long, room))
-    assert written(responses[1]) == ordinary(generated(plain(kind), short, 250))
+    assert written(responses[0]) == ordinary(plain_generated(kind, long, room))
+    assert written(responses[1]) == ordinary(plain_generated(kind, short, 250))
     assert responses[0].usage.written == room  # type: ignore[union-attr]
 
 
@@ -123,7 +124,7 @@ def test_a_prompt_that_is_too_long_fails_alone_or_loses_its_beginning_and_that_i
     cut, fine = answers(
         ours("llama", over_length="truncate"), [greedy(long, max_gen_toks=8), greedy(short, max_gen_toks=8)]
     )
-    assert written(cut) == ordinary(generated(plain("llama"), long[len(long) - (LENGTH - 8) :], 8))  # as lm-eval cuts
+    assert written(cut) == ordinary(plain_generated("llama", long[len(long) - (LENGTH - 8) :], 8))  # as lm-eval cuts
     assert (cut.usage.cut, fine.usage.cut) == (len(long) - (LENGTH - 8), 0)  # type: ignore[union-attr]
 
 
@@ -131,7 +132,7 @@ def test_a_model_that_reads_one_text_and_writes_another_may_read_and_write_as_mu
     model = HF(build("t5"), tokenizer=words(), max_length=20)
     items = [list(range(3, 23)), list(range(3, 24))]
     whole, long = answers(model, [greedy(each, max_gen_toks=20) for each in items])
-    assert written(whole) == ordinary(generated(plain("t5"), items[0], 20))
+    assert written(whole) == ordinary(plain_generated("t5", items[0], 20))
     assert isinstance(long, Failed)
 
 
@@ -166,7 +167,7 @@ def test_a_text_ends_at_the_first_token_that_completes_a_stop_and_is_cut_exactly
 
 def test_a_stop_that_is_a_special_token_ends_a_text_though_it_is_not_in_it() -> None:
     token_lists = prompts(30, seed=6)
-    texts = [generated(plain("llama"), each, 25) for each in token_lists]
+    texts = [plain_generated("llama", each, 25) for each in token_lists]
     model = build("llama")
     tokenizer = words().__class__(tokenizer_object=words().backend_tokenizer, bos_token="<s>", eos_token="</s>")
     with_stop, stop = next((each, token) for each in texts for token in each[3:] if each.index(token) > 2)
@@ -252,7 +253,7 @@ def test_tokens_are_drawn_with_the_probabilities_that_temperature_top_k_and_top_
 def test_drawing_at_temperature_nought_takes_the_likeliest() -> None:
     token_lists = prompts(3, seed=7)
     cold = answers(ours("llama"), [sampled(each, temperature=0.0) for each in token_lists])
-    assert [written(each) for each in cold] == [ordinary(generated(plain("llama"), each, 20)) for each in token_lists]
+    assert [written(each) for each in cold] == [ordinary(plain_generated("llama", each, 20)) for each in token_lists]
 
 
 def test_a_parameter_that_is_not_known_fails_its_request_and_no_other() -> None:
@@ -306,7 +307,7 @@ def test_a_model_that_does_not_think_answers_up_to_its_stop() -> None:
 @pytest.mark.parametrize("named", ["number", "text"])
 def test_the_end_of_thinking_may_be_a_special_token(named: str) -> None:
     token_lists = prompts(30, seed=6)
-    texts = [generated(plain("llama"), each, 25) for each in token_lists]
+    texts = [plain_generated("llama", each, 25) for each in token_lists]
     chosen, token = next((each, token) for each in texts for token in each[3:] if 2 < each.index(token) < 20)
     tokenizer = words().__class__(tokenizer_object=words().backend_tokenizer, bos_token="<s>", eos_token="</s>")
     tokenizer.add_special_tokens({"additional_special_tokens": [f"w{token}"]})
@@ -323,7 +324,7 @@ def test_the_end_of_thinking_may_be_a_special_token(named: str) -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_nan_logits_fail_their_own_text_only(shared: bool) -> None:
     token_lists = prompts(6, seed=9)
-    expected = [generated(plain("llama"), each, 12) for each in token_lists]
+    expected = [plain_generated("llama", each, 12) for each in token_lists]
     bad = next(token for token in range(30, WORDS) if all(token not in each for each in token_lists + expected))
     token_lists[2][-1] = bad
     model = build("llama")
@@ -349,7 +350,7 @@ def test_nan_logits_after_the_end_of_a_text_are_ignored() -> None:
 
 def test_an_empty_prompt_starts_from_the_prefix_token() -> None:
     [response] = answers(ours("llama"), [Generate("", {"until": [], "max_gen_toks": 9, "do_sample": False})])
-    assert written(response) == ordinary(generated(plain("llama"), [BEGIN], 9))
+    assert written(response) == ordinary(plain_generated("llama", [BEGIN], 9))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2", "mistral"])
@@ -361,7 +362,7 @@ def test_slots_share_the_keys_of_a_long_common_prefix(kind: str, slots: int) -> 
     limits = [random.Random(n).choice([1, 5, 17, 30]) for n in range(len(items))]
     requests = [greedy(each, max_gen_toks=limit) for each, limit in zip(items, limits, strict=True)]
     responses = answers(ours(kind, batch_size=slots), requests)
-    expected = [ordinary(generated(plain(kind), each, limit)) for each, limit in zip(items, limits, strict=True)]
+    expected = [ordinary(plain_generated(kind, each, limit)) for each, limit in zip(items, limits, strict=True)]
     assert [written(each) for each in responses] == expected
     if kind in ("llama", "gpt2"):  # the others have windows that are shorter than the texts
         unique = sum(len(each) for each in items[:11]) - 8 * 70

@@ -22,7 +22,7 @@ from assay.models.local.hf.backend import HF
 from assay.models.local.hf.loading import HFOptions, fingerprint_ahead
 from assay.models.local.loading import default_threads, fingerprint_folder
 from assay.records import Generate, Likelihood, Loglikelihood, Message, Text
-from hf_world import answers, build, likelihood, plain, words
+from hf_world import answers, build, plain_likelihood, words
 from small_runs import write_task
 
 Run = Callable[..., Any]
@@ -47,7 +47,7 @@ def test_a_folder_is_a_model(folder: Path) -> None:
     model = load_model("hf", {"pretrained": str(folder)})
     [response] = answers(model, [Loglikelihood("w5 w6", " w7")])
     assert isinstance(response, Likelihood)
-    assert response.value == pytest.approx(likelihood(plain("llama"), [5, 6], [7])[0], abs=1e-4)
+    assert response.value == pytest.approx(plain_likelihood("llama", [5, 6], [7])[0], abs=1e-4)
     assert model.max_length == 256
 
 
@@ -98,7 +98,7 @@ def test_pickled_weights_are_refused_unless_they_are_trusted(folder: Path, tmp_p
     assert "pickled, and loading them can run code" in refused(pretrained=str(pickled))
     [response] = answers(HF(str(pickled), allow_pickle=True), [Loglikelihood("w5 w6", " w7")])
     assert isinstance(response, Likelihood)
-    assert response.value == pytest.approx(likelihood(plain("llama"), [5, 6], [7])[0], abs=1e-4)
+    assert response.value == pytest.approx(plain_likelihood("llama", [5, 6], [7])[0], abs=1e-4)
 
 
 def test_model_code_runs_only_with_trust_remote_code(folder: Path, tmp_path: Path) -> None:

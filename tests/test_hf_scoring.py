@@ -14,10 +14,14 @@ from assay.models.local.embedded import BUNDLED
 from assay.models.local.hf.backend import HF
 from assay.models.local.windows import Pair
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Rolling
-from hf_world import BEGIN, LENGTH, WORDS, answers, build, likelihood, ours, plain, text, words
+from hf_world import BEGIN, LENGTH, WORDS, answers, build, ours, plain, plain_likelihood, text, words
+from kinds import mostly_nightly
 
 PACKED = ("llama", "gpt2", "gpt_neox", "qwen2", "qwen3", "opt", "phi", "olmo2", "gemma", "gemma2", "mistral")
 STATEFUL = ("bloom", "mamba")
+KINDS = pytest.mark.parametrize(
+    "kind", mostly_nightly((*PACKED, *STATEFUL), kept=("llama", "gpt2", "gemma2", *STATEFUL))
+)
 Tokens = list[int]
 
 
@@ -42,18 +46,18 @@ def asked(pairs: list[tuple[Tokens, Tokens]]) -> list[Any]:
 def check(model: HF, kind: str, pairs: list[tuple[Tokens, Tokens]]) -> None:
     for (context, continuation), response in zip(pairs, answers(model, asked(pairs)), strict=True):
         assert isinstance(response, Likelihood), response
-        value, greedy = likelihood(plain(kind), context or [BEGIN], continuation)
+        value, greedy = plain_likelihood(kind, context or [BEGIN], continuation)
         assert response.value == pytest.approx(value, abs=1e-4 * len(continuation))
         assert response.greedy is greedy
 
 
-@pytest.mark.parametrize("kind", (*PACKED, *STATEFUL))
+@KINDS
 def test_shared_prefixes_give_the_numbers_of_a_plain_forward(kind: str) -> None:
     assert ours(kind).remarks == {}
     check(ours(kind), kind, few_shot())
 
 
-@pytest.mark.parametrize("kind", (*PACKED, *STATEFUL))
+@KINDS
 def test_a_token_that_texts_share_is_computed_once(kind: str) -> None:
     pairs = few_shot()
     responses = answers(ours(kind), asked(pairs))
@@ -106,7 +110,7 @@ def test_any_tree_at_any_budget_of_tokens_is_read_as_one_by_one(
     result = {each.number: each for items in scorer.score(chunks) for each in items}
     assert sorted(result) == list(range(len(pairs)))
     for number, (context, continuation) in enumerate(pairs):
-        value, greedy = likelihood(plain("llama"), [BEGIN, *context], continuation)
+        value, greedy = plain_likelihood("llama", [BEGIN, *context], continuation)
         assert result[number].value == pytest.approx(value, abs=1e-4 * len(continuation))
         assert result[number].greedy is greedy
         assert result[number].read == len(context) + len(continuation)
@@ -185,7 +189,7 @@ def test_a_whole_text_is_scored_in_windows_each_token_once_after_one_bos_token(
     while done < length:
         size = min(LENGTH, length - done)
         start = max(0, done + size - LENGTH)  # in `seen`, where every index is one higher
-        total += likelihood(plain(kind), seen[start : done + 1], seen[done + 1 : done + size + 1])[0]
+        total += plain_likelihood(kind, seen[start : done + 1], seen[done + 1 : done + size + 1])[0]
         done += size
     assert response.value == pytest.approx(total, abs=1e-4 * length)
 
@@ -209,7 +213,7 @@ def test_a_context_that_is_too_long_fails_alone_or_loses_its_beginning_and_that_
     assert isinstance(cut, Likelihood)
     assert cut.usage is not None
     assert cut.usage.cut == 11
-    value, _ = likelihood(plain("llama"), long[11:], [5, 6])  # lm-eval keeps the last max_length + 1 tokens
+    value, _ = plain_likelihood("llama", long[11:], [5, 6])  # lm-eval keeps the last max_length + 1 tokens
     assert cut.value == pytest.approx(value, abs=2e-4)
     assert isinstance(short, Likelihood)
     assert short.usage is not None

@@ -17,7 +17,7 @@ from assay.models.local.hf.backend import HF
 from assay.models.local.tokenizer import HFTokenizer
 from assay.models.tokenizer import encode_pair
 from assay.records import Likelihood, Loglikelihood, Message, Rolling
-from hf_world import BEGIN, answers, build, likelihood, plain, words
+from hf_world import BEGIN, answers, build, plain_likelihood, words
 
 PAGES = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
 LLAMA_3 = Regex(
@@ -180,7 +180,7 @@ def test_a_text_without_context_is_scored_after_one_bos_token(kind: str, add_bos
 def test_a_custom_prefix_token_replaces_an_empty_context(begins: bool) -> None:
     model = HF(build("llama"), tokenizer=words(), prefix_token_id=9)
     responses = answers(model, [Loglikelihood("", "w5 w6"), Rolling("w5 w6")])
-    expected = likelihood(plain("llama"), [9], [5, 6])[0]
+    expected = plain_likelihood("llama", [9], [5, 6])[0]
     assert [each.value for each in responses] == pytest.approx([expected] * 2, abs=2e-4)  # type: ignore[union-attr]
 
 
@@ -191,7 +191,7 @@ def test_a_whole_text_follows_exactly_one_bos_token(begins: bool, add_bos: bool 
     """lm-eval has two where the tokenizer adds one."""
     [response] = answers(HF(build("llama"), tokenizer=words(begins), add_bos_token=add_bos), [Rolling(text)])
     assert isinstance(response, Likelihood)
-    assert response.value == pytest.approx(likelihood(plain("llama"), [BEGIN], [5, 6])[0], abs=2e-4)
+    assert response.value == pytest.approx(plain_likelihood("llama", [BEGIN], [5, 6])[0], abs=2e-4)
 
 
 def test_a_template_that_writes_what_begins_a_text_gets_no_second_one() -> None:
@@ -201,7 +201,7 @@ def test_a_template_that_writes_what_begins_a_text_gets_no_second_one() -> None:
     prompt = model.chat_template((Message("user", "w5 w6"),), True)
     [response] = answers(model, [Loglikelihood(prompt, " w7")])
     assert isinstance(response, Likelihood)
-    assert response.value == pytest.approx(likelihood(plain("llama"), [BEGIN, 5, 6], [7])[0], abs=1e-4)
+    assert response.value == pytest.approx(plain_likelihood("llama", [BEGIN, 5, 6], [7])[0], abs=1e-4)
 
 
 def test_a_system_message_that_a_template_refuses_is_left_out_as_by_lm_eval() -> None:

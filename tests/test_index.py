@@ -17,6 +17,7 @@ from assay import ConfigError, TaskManager
 from assay.catalog.catalog import Catalog
 from assay.catalog.roots import installed_folders
 from assay.tasks.validate import validate
+from commands import Run
 from conftest import Write, a_task
 
 DAY = 86_400
@@ -204,9 +205,7 @@ def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
         TaskManager(include_path=tmp_path / "nowhere")
 
 
-def test_tasks_of_an_installed_lm_eval_are_found_without_importing_it(
-    tmp_path: Path, run_assay: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
+def test_tasks_of_an_installed_lm_eval_are_found_without_importing_it(tmp_path: Path, run_assay_process: Run) -> None:
     package = tmp_path / "site/lm_eval"
     (package / "tasks/x").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -214,13 +213,11 @@ def test_tasks_of_an_installed_lm_eval_are_found_without_importing_it(
     metadata = tmp_path / "site/lm_eval-0.4.13.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lm_eval\nVersion: 0.4.13\n")
-    result = run_assay("show", "from_lm_eval", "--json", PYTHONPATH=str(tmp_path / "site"))
+    result = run_assay_process("show", "from_lm_eval", "--json", PYTHONPATH=str(tmp_path / "site"))
     assert json.loads(result.stdout)["tasks"]["from_lm_eval"]["config"]["num_fewshot"] == 2, result.stderr
 
 
-def test_a_plug_in_adds_a_folder_through_its_entry_point(
-    tmp_path: Path, run_assay: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
+def test_a_plug_in_adds_a_folder_through_its_entry_point(tmp_path: Path, run_assay_process: Run) -> None:
     package = tmp_path / "site/my_plugin"
     (package / "evals").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -229,13 +226,11 @@ def test_a_plug_in_adds_a_folder_through_its_entry_point(
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my_plugin\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[assay.tasks]\nmine = my_plugin.evals\n")
-    listed = run_assay("ls", "subtasks", PYTHONPATH=str(tmp_path / "site"))
+    listed = run_assay_process("ls", "subtasks", PYTHONPATH=str(tmp_path / "site"))
     assert "from_plugin" in listed.stdout.split()
 
 
-def test_names_do_not_depend_on_the_working_directory(
-    write: Write, tmp_path: Path, run_assay: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
+def test_names_do_not_depend_on_the_working_directory(write: Write, tmp_path: Path, run_assay: Run) -> None:
     folder = write({"a.yaml": a_task("a"), "b.yaml": "group: b\ntask: [a]\n"})
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / "a").mkdir(parents=True)  # a folder that is called like the task

@@ -425,6 +425,7 @@ WRONG = {
     "does not show what is to be judged": '{prompt: "Is it good?"}',
     "invalid template": '{prompt: "{{answer"}',
     "has no key 'temprature'": "{gen_kwargs: {temprature: 1}}",
+    "gen_kwargs: seed: '{{other}}' is sent as it is written": '{gen_kwargs: {seed: "{{other}}"}}',
     "two judges or more": "{roles: [a]}",
     "invalid role": "{role: a-b}",
     "a key does not belong in a task file": "{judge_model: 'openai-chat,model=x,api_key=sk-1'}",

@@ -15,8 +15,7 @@ from assay import compare
 from assay.cli import main
 from assay.models import Scripted
 from assay.report.write import report_text
-from assay.runs.files import with_checksum
-from assay.runs.folder import RunError, write_checked
+from assay.runs.folder import RunError
 from assay.runs.journal import sealed
 from assay.runs.run import Run
 from assay.statistics import estimate
@@ -318,27 +317,6 @@ def test_labels_are_on_the_judges_scale_and_a_damaged_file_of_them_is_refused(
     assert main(["label", str(tmp_path / "run"), "--import", str(tmp_path / "l.csv")]) == 0
     assert Run.open(tmp_path / "run").labels["t"].labels[0] == 5
     assert path.read_bytes().startswith(data)
-
-
-def test_labels_of_version_0_2_are_read_and_left_out_where_the_run_was_scored_again(folder: Path) -> None:
-    """That version stored the corrected numbers, too: none is taken from there."""
-    about = {"rows": ["llm_judge,none"], "scale": [0, 1], "bounds": [0, 1], "labels": {"1": 1, "2": 1, "3": 0, "6": 0},
-             "corrected": {"llm_judge,none": {"judge": 50 / 60, "value": 0.125, "n": 60, "labels": 4}}}  # fmt: skip
-    path = folder / "labels.json"
-    write_checked(path, {"tasks": {"t": about}, "groups": {}})
-    opened = Run.open(folder)
-    assert opened.labels["t"].labels == {1: 1.0, 2: 1.0, 3: 0.0, 6: 0.0}
-    [key] = [key for key in opened.rows("t") if key.metric == "llm_judge_corrected"]
-    assert opened.rows("t")[key].value not in (None, 0.125)
-    about["corrected"]["llm_judge,none"]["judge"] = 0.25  # type: ignore[index]
-    write_checked(path, {"tasks": {"t": about}, "groups": {}})
-    again = Run.open(folder)
-    assert [key.metric for key in again.rows("t")] == ["llm_judge"]
-    assert "4 labels are left out, since they are about other answers" in str(again.summary("t")["remarks"])
-    for damaged in (b"{", b"[]", with_checksum(b'{"tasks": {"t": 1}}'), with_checksum(b'{"tasks": {"t": {"rows": [], "scale": [null, 1], "bounds": [0, 1], "labels": {}}}}')):  # fmt: skip
-        path.write_bytes(damaged)
-        with pytest.raises(RunError, match=r"labels.json: the file is damaged"):
-            Run.open(folder).rows("t")
 
 
 def test_labels_about_other_answers_are_left_out_and_the_others_stay(folder: Path, tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """What a run may take and what it took: money, time, failures, and the account of all that."""
 
 import json
-import subprocess
-import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -24,6 +22,7 @@ from assay.models.servers.server_model import Price
 from assay.records import LIMITS, FilterScores, Text, Usage
 from assay.runs.key_index import KeyIndex
 from assay.statistics.board import Board
+from commands import Run
 from serving import TALKING, Servers, fetched
 from small_runs import write_task
 
@@ -135,31 +134,29 @@ def test_failures_have_a_limit(serve: Servers, tmp_path: Path) -> None:
     assert 5 <= results["assay"]["tasks"]["t"]["failed"] <= 5 + 2 * 4  # and what had left by then
 
 
-def test_a_partial_run_says_so_and_has_its_own_exit_code(serve: Servers, tmp_path: Path) -> None:
+def test_a_partial_run_says_so_and_has_its_own_exit_code(serve: Servers, tmp_path: Path, run_assay: Run) -> None:
     url = serve(script=TALKING)
     write_task(tmp_path, rows(50, status=400), TASK)
     command = [
-        sys.executable, "-m", "assay", "run", "--tasks", "t", "--include_path", str(tmp_path), "--no_defaults", "--model",
-        "openai-chat", "--model_args", f"model=m,base_url={url}", "--max_failures", "5", "-o", str(tmp_path / "run"),
+        "run", "--tasks", "t", "--include_path", tmp_path, "--no_defaults", "--model", "openai-chat", "--model_args",
+        f"model=m,base_url={url}", "--max_failures", "5", "-o", tmp_path / "run",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_assay(*command)
     assert done.returncode == 3, done.stderr
     assert "ended early: max_failures" in done.stderr
     assert "documents were not asked" in done.stderr
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
     assert manifest["status"] == "partial"
     for flags in (["--max_time", "soon"], ["--max_cost", "1"], ["--model_role", "judge"], ["--max_failures", "0"]):
-        assert subprocess.run([*command, *flags], capture_output=True).returncode == 2
+        assert run_assay(*command, *flags).returncode == 2
 
 
-def test_the_foot_of_the_table_shows_time_tokens_and_cost(serve: Servers, tmp_path: Path) -> None:
+def test_the_foot_of_the_table_shows_time_tokens_and_cost(serve: Servers, tmp_path: Path, run_assay: Run) -> None:
     url = serve(script=TALKING)
     write_task(tmp_path, rows(4, usage=[1000, 10, 0], finish="length"), TASK)
-    command = [
-        sys.executable, "-m", "assay", "run", "--tasks", "t", "--include_path", str(tmp_path), "--no_defaults", "--model",
-        "openai-chat", "--model_args", f"model=m,base_url={url},price_in=2,price_out=10",
-    ]  # fmt: skip
-    shown = subprocess.run(command, capture_output=True, text=True)
+    model_args = f"model=m,base_url={url},price_in=2,price_out=10"
+    command = ["run", "--tasks", "t", "--include_path", tmp_path, "--no_defaults", "--model", "openai-chat"]
+    shown = run_assay(*command, "--model_args", model_args)
     assert "requests: 4 answered; tokens: 4,000 in, 40 out; cost: 0.008400" in shown.stderr
     assert "cut off at the token limit: 4 of 4 documents (100.0%)" in shown.stderr
 

@@ -18,6 +18,8 @@ from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
 from assay.models.tokenizer import FolderTokenizer
 from assay.records import Failed, Likelihood, Loglikelihood, Rolling
+from assay.scoring.metrics.table import METRICS, READ_EVERY_LIKELIHOOD
+from assay.scoring.results import CHOICE, MCResult
 from serving import Arrived, loopback
 from small_runs import write_task
 from test_protocols import ask
@@ -561,6 +563,38 @@ def test_a_document_fails_only_where_its_likeliest_choice_may_be_one_that_is_bou
         [reason] = task["reasons"]
         assert "the likeliest choice is not known" in reason
         assert task["noticed"] == {"with a choice of which only an upper bound is known": 2}
+
+
+def test_a_metric_of_every_likelihood_has_no_value_where_one_is_only_bounded(tmp_path: Path) -> None:
+    rows = [
+        {"q": "1", "choices": ["a", "z"], "gold": 0},  # z is bounded
+        {"q": "2", "choices": ["a", "b"], "gold": 0},
+    ]
+    write_task(tmp_path, rows, f"{LETTERS}metric_list: [{{metric: acc}}, {{metric: brier_score}}]\n")
+    with loopback(next_tokens(20, NEXT, [])) as (url, _):
+        arguments = {"model": "m", "base_url": url, "likelihoods": "generated"}
+        results = assay.simple_evaluate(
+            "openai", arguments, tasks=["t"], include_path=str(tmp_path), include_defaults=False
+        )
+    assert results["results"]["t"]["acc,none"] == 1
+    share = 1 / (1 + math.exp(-1.6 + 0.7))
+    assert results["results"]["t"]["brier_score,none"] == pytest.approx(2 * (1 - share) ** 2)
+    assert [sample.get("brier_score") is None for sample in results["samples"]["t"]] == [True, False]
+
+
+def test_metrics_that_read_every_likelihood_are_known() -> None:
+    found = set()
+    for name in METRICS:
+        metric = METRICS[name]
+        compute = metric.functions.get(CHOICE)
+        if compute is None or name == "acc_mutual_info":  # its second half is never bounded
+            continue
+        values = [
+            [repr(compute(MCResult({}, target, "abcdefghijkl", lls, [True, *[False] * 11]))) for target in range(12)]
+            for lls in ([-0.2, *range(-13, -2)], [-0.2, *range(-20, -42, -2)])
+        ]
+        found |= {name} if values[0] != values[1] else set()
+    assert found == READ_EVERY_LIKELIHOOD
 
 
 # llama.cpp

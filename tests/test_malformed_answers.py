@@ -22,7 +22,7 @@ from assay.models.protocol import RetryableError
 from assay.models.servers.server_model import Connection, ServerModel
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Rolling, Text, Usage
 from assay.runs.cache import Cache
-from assay.runs.journal import NAME, Journal
+from assay.runs.journal import NAME, Journal, sealed
 from assay.runs.journal import lines as read_lines
 from serving import Arrived, loopback
 from small_runs import write_task
@@ -164,7 +164,7 @@ def test_calls_and_reasons_as_they_should_be_are_kept() -> None:
     assert (said.text, said.finish, said.calls) == ("", "tool_calls", [CALL])
 
 
-# a journal that an earlier version wrote
+# a line of a journal with a right checksum that holds no response
 
 DAMAGE: dict[str, Callable[[dict[str, Any]], object]] = {
     "usage of strings": lambda line: line.update(u=["12", "5", 0.1, 1, 0, 0]),
@@ -203,11 +203,12 @@ def test_a_damaged_line_of_a_journal_is_asked_again_and_reported(
     with loopback(lambda _: WHOLE) as (url, arrived):
         first = run(tmp_path, url, price_in=1.0, price_out=1.0)
         path = tmp_path / "run" / NAME
-        _, *lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for line in lines:  # as version 0.1 wrote them, which had no checksums to notice it by
-            line.pop("c")
-        damage(lines[1])
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        header, *lines = path.read_bytes().splitlines(keepends=True)
+        line = json.loads(lines[1])
+        line.pop("c")
+        damage(line)
+        lines[1] = sealed(json.dumps(line).encode()[:-1])
+        path.write_bytes(b"".join([header, *lines]))
         before = len(arrived)
         caplog.set_level(logging.WARNING, "assay")
         again = assay.simple_evaluate(
@@ -393,10 +394,10 @@ def test_any_line_of_a_journal_is_read_as_a_response_or_ignored(changes: list[An
         path = Path(folder) / NAME
         lines = []
         for number, (start, place, odd) in enumerate(changes):
-            line = {**start, "k": f"{number:04x}"}
+            line = {**start, "k": f"{number:032x}"}
             fits = place[:1] != ("r",) or isinstance(line["r"], dict) or len(place) == 1
-            lines.append(orjson.dumps(put(line, place, odd) if fits else line, default=str))
-        path.write_bytes(b"\n".join([*lines, junk, orjson.dumps(LINE)]) + b"\n")
+            lines.append(sealed(orjson.dumps(put(line, place, odd) if fits else line, default=str)[:-1]))
+        path.write_bytes(b"".join([*lines, junk + b"\n", sealed(junk), sealed(orjson.dumps(LINE)[:-1])]))
         journal = Journal(path)
         for line in read_lines(path):
             result = journal.get(bytes.fromhex(line.entry["k"])) if line.entry is not None else None

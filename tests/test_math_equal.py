@@ -10,6 +10,7 @@ from tools.math_pairs import FILES, by_assay, misjudged, pairs_of
 
 from assay.scoring.metrics.math_equal import math_equal
 from assay.scoring.metrics.math_text import LONGEST
+from kinds import mostly_nightly
 from small_runs import generate
 
 pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
@@ -230,9 +231,12 @@ def test_of_several_targets_one_must_be_met() -> None:
     assert math_equal(["(1, 2)", "(2, 1)"], "2") == 0.0
 
 
+@pytest.mark.parametrize("every", mostly_nightly([1, 5], kept=[5]))
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_no_wrong_answer_of_the_labelled_pairs_is_credited_and_98_percent_are_judged_rightly(file: Path) -> None:
-    pairs = pairs_of(file)
+def test_no_wrong_answer_of_the_labelled_pairs_is_credited_and_98_percent_are_judged_rightly(
+    file: Path, every: int
+) -> None:
+    pairs = pairs_of(file)[::every]
     positive, negative = misjudged(pairs, by_assay)
     assert positive == []
     assert len(negative) <= 0.02 * len(pairs), negative

@@ -1,8 +1,6 @@
 """Tasks that send images, sound or video: assay sends text only, so they are refused and never scored by their texts."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,8 @@ import assay
 from assay import ConfigError, TaskManager
 from assay.models import Scripted
 from assay.tasks.validate import validate
+from commands import Run
 from conftest import Write
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 DATA = "dataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\n"
 TEXT = DATA + 'doc_to_text: "{{q}}"\ndoc_to_target: "{{a}}"\n'

@@ -36,7 +36,6 @@ from assay.records import (
     plain_to_messages,
     prompt_text,
 )
-from old_runs import FOLDERS
 from serving import TALKING, Servers, fetched
 
 TALK = (Message("system", "Be brief."), Message("user", "2 + 2"))
@@ -47,7 +46,7 @@ AGENT = [
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "c0", "content": "north"},
 ]
-"""In the order in which version 0.1 wrote the keys of messages."""
+"""In the order of the keys of messages, which the key of a request depends on."""
 
 
 @pytest.fixture
@@ -76,28 +75,14 @@ def ask(name: str, url: str, request: Request, **args: Any) -> Response:
     return asyncio.run(plan())
 
 
-# the key of version 0.1, written down here from its description: every part behind its length in 8 bytes
+# the key of a request, written down here from its description: every part behind its length in 8 bytes
 
 
-def key_of_0_1(kind: str, identity: str, *parts: bytes) -> bytes:
+def described_key(kind: str, identity: str, *parts: bytes) -> bytes:
     digest = blake2b(digest_size=16)
     for part in (kind.encode(), identity.encode(), *parts):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.digest()
-
-
-def test_the_keys_in_a_run_folder_of_version_0_1_are_those_of_the_typed_messages() -> None:
-    folder = FOLDERS / "chat"
-    manifest = json.loads((folder / "manifest.json").read_text())
-    stored = {json.loads(line)["k"] for line in (folder / "responses.jsonl").read_text().splitlines()}
-    questions = [json.loads(line)["q"] for line in (FOLDERS / "world" / "chat.jsonl").read_text().splitlines()]
-    params = {"until": [], "max_gen_toks": 20, "do_sample": False, "temperature": 0.0}
-    keys = Keys(manifest["model"]["identity"], "unless greedy")
-    built = [
-        keys.key(Generate((Message("system", "Answer with a word."), Message("user", question)), params)).hex()
-        for question in questions
-    ]
-    assert len(stored) == 2 and set(built) == stored
 
 
 WORDS = st.text(st.characters(exclude_categories=("Cs",)))
@@ -111,7 +96,7 @@ MESSAGES = st.builds(
 
 
 @given(st.lists(MESSAGES, min_size=1).map(tuple), WORDS, st.dictionaries(WORDS, st.integers(-9, 9), max_size=3))
-def test_the_key_of_a_conversation_is_that_of_version_0_1(
+def test_the_key_of_a_conversation_is_that_of_its_json(
     talk: tuple[Message, ...], continuation: str, params: Mapping[str, object]
 ) -> None:
     written: list[dict[str, Any]] = [
@@ -123,20 +108,20 @@ def test_the_key_of_a_conversation_is_that_of_version_0_1(
     as_json = json.dumps(written, ensure_ascii=False).encode()
     settings = orjson.dumps(dict(params), option=orjson.OPT_SORT_KEYS)
     keys = Keys("m")
-    assert keys.key(Generate(talk, params)) == key_of_0_1("generate", "m", settings, as_json)
-    assert keys.key(Loglikelihood(talk, continuation)) == key_of_0_1(
+    assert keys.key(Generate(talk, params)) == described_key("generate", "m", settings, as_json)
+    assert keys.key(Loglikelihood(talk, continuation)) == described_key(
         "loglikelihood", "m", as_json, continuation.encode()
     )
 
 
 @given(st.one_of(WORDS, WORDS.map('[{{"role"{}'.format)), WORDS)
-def test_the_request_key_of_a_text_is_that_of_version_0_1_even_if_it_looks_like_json(
+def test_the_key_of_a_text_that_looks_like_a_conversation_is_not_the_conversation_s(
     text: str, continuation: str
 ) -> None:
     mark = [b"text"] if text.startswith('[{"role"') else []
     keys = Keys("m")
-    assert keys.key(Generate(text, {})) == key_of_0_1("generate", "m", b"{}", text.encode(), *mark)
-    asked = key_of_0_1("loglikelihood", "m", text.encode(), *mark, continuation.encode())
+    assert keys.key(Generate(text, {})) == described_key("generate", "m", b"{}", text.encode(), *mark)
+    asked = described_key("loglikelihood", "m", text.encode(), *mark, continuation.encode())
     assert keys.key(Loglikelihood(text, continuation)) == asked
 
 
@@ -171,7 +156,7 @@ def test_messages_come_back_from_json_as_they_were(talk: tuple[Message, ...]) ->
     assert plain_to_messages(json.loads(json.dumps(messages_to_plain(talk)))) == talk
 
 
-def test_an_agent_s_messages_keep_the_bytes_of_version_0_1() -> None:
+def test_an_agent_s_messages_are_json_with_their_keys_in_one_order() -> None:
     talk = plain_to_messages(AGENT)
     assert talk[1] == Message("assistant", "", (ToolCall("c0", "look_up", '{"city": "Oslo"}'),))
     assert talk[2] == Message("tool", "north", tool_call_id="c0")

@@ -1,9 +1,7 @@
 """A model behind a server is known by its name and by what it says to a probe, not by its address."""
 
-import asyncio
 import json
 from collections.abc import Iterator
-from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import pytest
 import assay
 from assay.errors import AssayError
 from assay.models.load import load_model
-from old_runs import EXPECTED, FOLDERS, copied, numbers
 from serving import TALKING, Arrived, Servers, fetched, loopback
 from small_runs import write_task
 
@@ -150,7 +147,7 @@ def test_a_rare_different_probe_answer_is_probed_again_before_the_model_is_refus
         assert next(answers, None) is None, "it was asked twice, and four times twice again"
 
 
-def test_the_probe_at_a_providers_address_is_that_of_version_0_1() -> None:
+def test_the_probe_at_a_providers_address_is_the_short_one() -> None:
     hosted: Any = load_model("openai-chat", {"model": "m", "api_key": "k"})
     own: Any = load_model("openai-chat", {"model": "m", "api_key": "k", "base_url": "http://127.0.0.1:1/v1"})
     assert hosted.probed["asked"] == "The quick brown fox jumps over the lazy"
@@ -193,78 +190,3 @@ def test_addresses_are_recorded_without_what_is_secret(tmp_path: Path) -> None:
     assert "127.0.0.1" not in noted["identity"]
     text = (tmp_path / "run" / "manifest.json").read_text()
     assert not any(secret in text for secret in ("anna", "geheim", "versteckt"))
-
-
-# folders of version 0.1, whose keys hold the address
-
-
-THINKING = [("think_end_token", "'</think>'"), ("think_start_token", "'<think>'")]
-OLD = {
-    "openai-chat": (THINKING, ""),
-    "anthropic": (THINKING, ""),
-    "openai": ([("likelihoods", "'echo'"), *THINKING], " "),
-    "reward-http": (THINKING, " pooling"),
-}
-"""By backend, the arguments that version 0.1 put into an identity, and the text at its end."""
-
-
-def identity_of_0_1(name: str, addresses: str, said: str, model: str = "m") -> str:
-    arguments, end = OLD[name]
-    return f"{name} {addresses} {model} {blake2b(f'{said} {arguments}'.encode(), digest_size=16).hexdigest()}{end}"
-
-
-@pytest.mark.parametrize("name", OLD)
-def test_an_identity_of_version_0_1_is_recognized_but_for_its_address(name: str, servers: Servers) -> None:
-    """To its greeting this server says "hello"; the reward of "dog" after 39 letters is -36."""
-    model: Any = load_model(name, {"model": "m", "base_url": servers(script=TALKING)})
-    said, there = ("-36.0" if name == "reward-http" else "hello"), "https://there.example/v1 http://and.here:1/v1"
-    asyncio.run(model.greet())
-    own = model.identity
-    others = [
-        identity_of_0_1(name, there, "bye"),
-        identity_of_0_1(name, there, said, "other"),
-        identity_of_0_1(name, "not-an-address", said),
-        f"{identity_of_0_1(name, there, said)}!",
-        "embedded 9d9ecbe9aa61494aaa9c46e126276404",
-    ]
-    for other in others:
-        asyncio.run(model.recognize_old(other))
-        assert model.identity == own, other
-    recorded = identity_of_0_1(name, there, said)
-    asyncio.run(model.recognize_old(recorded))
-    assert model.identity == recorded
-    asyncio.run(model.greet())
-    assert model.identity == own, "in the next run it is itself again"
-
-
-def resumed(run_folder: Path, world: Path, url: str) -> dict[str, Any]:
-    where = {"model": "m", "base_url": url, "price_in": 1, "price_out": 2}
-    return assay.simple_evaluate(
-        "openai-chat", where, tasks=["old_chat"], include_path=str(world), include_defaults=False, bootstrap_iters=100,
-        output_path=str(run_folder), apply_chat_template=True, system_instruction="Answer with a word.", log_samples=False,
-    )  # fmt: skip
-
-
-def test_a_folder_of_version_0_1_resumes_at_another_address_and_asks_nothing(tmp_path: Path, servers: Servers) -> None:
-    world, folder = copied("chat", tmp_path)
-    recorded = manifest(folder)["model"]["identity"]
-    url = servers(script=TALKING)
-    assert url not in recorded
-    results = resumed(folder, world, url)
-    expected = json.loads((FOLDERS / EXPECTED).read_text())["folders"]["chat"]
-    assert numbers(results)["rows"]["old_chat"]["exact_match,none"] == expected["rows"]["old_chat"]["exact_match,none"]
-    bodies = [json.dumps(each["body"]) for each in fetched(url, "/log")]
-    assert [body for body in bodies if "quick brown fox" not in body] == []
-    assert manifest(folder)["model"]["identity"] == recorded
-    assert manifest(folder)["model"]["addresses"] == [url]
-
-
-def test_a_folder_of_version_0_1_refuses_another_model(tmp_path: Path) -> None:
-    world, folder = copied("chat", tmp_path)
-    before = (folder / "responses.jsonl").read_bytes()
-    with loopback(says("not hello")) as (url, log):
-        with pytest.raises(AssayError) as refused:
-            resumed(folder, world, url)
-        assert asked(log) == 0
-    assert f"openai-chat m at {url} here" in str(refused.value) and ":18923" in str(refused.value)
-    assert (folder / "responses.jsonl").read_bytes() == before

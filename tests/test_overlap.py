@@ -22,6 +22,7 @@ from assay.models.local.hf.backend import HF
 from assay.models.protocol import Answered
 from assay.records import Request
 from assay.templates import limited
+from commands import Run
 from hf_world import build, text, words
 from run_world import differing, everything, journal, outcome, results, start
 from small_runs import run, write_task
@@ -277,8 +278,12 @@ def test_an_error_while_tokenizing_ahead_fails_the_requests(tasks: Path, caplog:
 
 
 def command(folder: Path, model: Path, *more: object) -> list[object]:
+    return ["-m", "assay", *options(folder, model, *more)]
+
+
+def options(folder: Path, model: Path, *more: object) -> list[object]:
     return [
-        "-m", "assay", "run", "--include_path", folder, "--no_defaults", "--model", "hf", "--model_args",
+        "run", "--include_path", folder, "--no_defaults", "--model", "hf", "--model_args",
         f"pretrained={model},over_length=truncate", "-o", folder / "run", *more,
     ]  # fmt: skip
 
@@ -301,26 +306,29 @@ def test_ctrl_c_ends_a_run_of_a_transformers_model_and_it_resumes(tmp_path: Path
     assert (again.returncode, len(journal(tmp_path / "run"))) == (0, 1200), said
 
 
-def test_the_journal_of_another_transformers_model_is_refused_before_any_request(tmp_path: Path) -> None:
+def test_the_journal_of_another_transformers_model_is_refused_before_any_request(
+    tmp_path: Path, run_assay: Run
+) -> None:
     write_task(tmp_path, rows(4), TEXTS)
     first, other = tmp_path / "first", tmp_path / "other"
     for each in (first, other):
         shutil.copytree(BUNDLED, each)
     (other / "more.txt").write_text("another model")
-    process = start(*command(tmp_path, first, "--tasks", "t"), cwd=tmp_path)
-    process.communicate(timeout=100)
+    run_assay(*options(tmp_path, first, "--tasks", "t"))
     assert results(tmp_path / "run")["results"]["t"]
     before = everything(tmp_path / "run")
-    again = start(*command(tmp_path, other, "--tasks", "t"), cwd=tmp_path)
-    said = "".join(again.communicate(timeout=100))
+    again = run_assay(*options(tmp_path, other, "--tasks", "t"))
+    said = again.stdout + again.stderr
     assert (again.returncode, "holds another run" in said, everything(tmp_path / "run")) == (2, True, before), said
 
 
 @pytest.mark.parametrize(("task", "reason"), [("nosuch", "nosuch"), ("t", "no folder named")])
-def test_problems_of_tasks_are_reported_before_those_of_the_model(task: str, reason: str, tmp_path: Path) -> None:
+def test_problems_of_tasks_are_reported_before_those_of_the_model(
+    task: str, reason: str, tmp_path: Path, run_assay: Run
+) -> None:
     write_task(tmp_path, rows(4), TEXTS)
-    process = start(*command(tmp_path, tmp_path / "missing", "--tasks", task), cwd=tmp_path)
-    said = "".join(process.communicate(timeout=100))
-    assert (process.returncode, reason in said) == (2, True), said
+    ended = run_assay(*options(tmp_path, tmp_path / "missing", "--tasks", task))
+    said = ended.stdout + ended.stderr
+    assert (ended.returncode, reason in said) == (2, True), said
     assert ("no folder named" in said) == (task == "t")
     assert not (tmp_path / "run").exists()

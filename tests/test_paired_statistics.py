@@ -29,6 +29,7 @@ from assay.statistics.paired import (
     significance,
 )
 from interval_oracles import bell_and_mccaffrey
+from kinds import mostly_nightly
 
 KEY = ScoreKey("x", "none")
 SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=40)
@@ -299,9 +300,10 @@ def test_equally_good_runs_differ_significantly_in_one_of_twenty_cases(cells: li
     assert 0.94 <= np.mean([each.coverage for each in result]) <= 0.96
 
 
-def test_true_differences_are_in_nineteen_of_twenty_intervals() -> None:
+@pytest.mark.parametrize("data_sets", mostly_nightly([1500, 400], kept=[400]))
+def test_true_differences_are_in_nineteen_of_twenty_intervals(data_sets: int) -> None:
     cells = [Cell("rate", n, 0.5, 0.2, 0.5) for n in (50, 100, 300)] + [Cell("score", 100, 0.5, 1.0, 0.5)]
-    result = [measured(cell, 1500) for cell in cells]
+    result = [measured(cell, data_sets) for cell in cells]
     assert 0.94 <= np.mean([each.coverage for each in result]) <= 0.96
 
 

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -18,9 +17,9 @@ from assay import ConfigError
 from assay.errors import Place
 from assay.plugins import TABLES, table
 from assay.registry import Table, must_be_callable
+from commands import Ended, Run, run_process
 from small_runs import SAMPLED, run, says, write_task
 
-RunAssay = Callable[..., "subprocess.CompletedProcess[str]"]
 PACKAGE = Path(__file__).parent / "plugin_package"
 AT = Place("t.yaml", 3, 5)
 
@@ -81,16 +80,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def with_plugin(installed: str, run_assay: RunAssay) -> RunAssay:
+def with_plugin(installed: str, run_assay_process: Run) -> Run:
     path = os.pathsep.join([installed, os.environ.get("PYTHONPATH", "")])
-    return lambda *arguments, **more: run_assay(*arguments, PYTHONPATH=path, **more)
+    return lambda *arguments, **more: run_assay_process(*arguments, PYTHONPATH=path, **more)
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
     return json.loads((folder / "results.json").read_text())["results"]
 
 
-def test_an_installed_package_adds_one_of_each_kind_to_the_command_line(tmp_path: Path, with_plugin: RunAssay) -> None:
+def test_an_installed_package_adds_one_of_each_kind_to_the_command_line(tmp_path: Path, with_plugin: Run) -> None:
     rows = [{"q": "one red", "gold": "redder"}, {"q": "two blue", "gold": "blue"}]
     write_task(tmp_path, rows, QUIZ, "quiz")
     write_task(tmp_path, rows, LONG, "long")
@@ -123,43 +122,59 @@ def test_an_installed_package_adds_one_of_each_kind_to_the_command_line(tmp_path
     assert "quiz" in (tmp_path / "names/names.txt").read_text()
 
 
+LIST = "import sys\nfrom assay.cli import main\nfor kind in sys.argv[1:]: print(f'[{kind}]'); main(['ls', kind, '--no_defaults'])"
+
+
+@pytest.fixture(scope="module")
+def listed(installed: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What `ls` lists of each kind where the demo package is installed, under the kind in brackets."""
+    path = os.pathsep.join([installed, os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "ASSAY_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
+    command = [sys.executable, "-c", LIST, *TABLES]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("kind", TABLES)
-def test_ls_lists_the_plug_ins_of_every_kind(kind: str, installed: str, with_plugin: RunAssay) -> None:
+def test_ls_lists_the_plug_ins_of_every_kind(kind: str, installed: str, listed: str) -> None:
     names = (Path(installed) / "assay_demo-1.2.3.dist-info/entry_points.txt").read_text()
     [own] = [line.split(" =")[0] for line in names.partition(f"[assay.{kind}]\n")[2].splitlines()[:1]]
-    listed = with_plugin("ls", kind, "--no_defaults").stdout.splitlines()
-    assert own in listed
+    assert own in listed.partition(f"[{kind}]\n")[2].partition("[")[0].splitlines()
 
 
-@pytest.mark.parametrize(
-    ("yaml", "said"),
-    [
-        ("metric_list: [{metric: starts_alik}]", "no metric named 'starts_alik' — did you mean 'starts_alike'?"),
-        ("metric_list: [{metric: starts_alike, leters: 2}]", "has no parameter 'leters' — did you mean 'letters'?"),
-        ("metric_list: [{metric: starts_alike, letters: two}]", "'letters' cannot be 'two' — it must be of type int"),
-        ("filter_list: [{name: f, filter: [{function: nth_wrod}]}]", "did you mean 'nth_word'?"),
-        ("filter_list: [{name: f, filter: [{function: nth_word, n: one}]}]", "'n' cannot be 'one'"),
-        ("scorer: {type: long_enough, kwargs: {lest: 1}}", "scorer 'long_enough' has no parameter 'lest'"),
-        ("metric_list: [{metric: exact_match, aggregation: lowst}]", "did you mean 'lowest'?"),
-        ("metric_list: [{metric: exact_match, reduction: spraed}]", "did you mean 'spread'?"),
-        ("fewshot_config: {sampler: last_m}", "did you mean 'last_n'?"),
-    ],
-)
-def test_the_names_and_parameters_of_plug_ins_are_checked_by_validate(
-    yaml: str, said: str, tmp_path: Path, with_plugin: RunAssay
-) -> None:
-    write_task(
-        tmp_path,
-        [{"q": "a", "gold": "b"}],
-        f"output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n{yaml}\n",
+SLIPS = [
+    ("metric_list: [{metric: starts_alik}]", "no metric named 'starts_alik' — did you mean 'starts_alike'?"),
+    ("metric_list: [{metric: starts_alike, leters: 2}]", "has no parameter 'leters' — did you mean 'letters'?"),
+    ("metric_list: [{metric: starts_alike, letters: two}]", "'letters' cannot be 'two' — it must be of type int"),
+    ("filter_list: [{name: f, filter: [{function: nth_wrod}]}]", "did you mean 'nth_word'?"),
+    ("filter_list: [{name: f, filter: [{function: nth_word, n: one}]}]", "'n' cannot be 'one'"),
+    ("scorer: {type: long_enough, kwargs: {lest: 1}}", "scorer 'long_enough' has no parameter 'lest'"),
+    ("metric_list: [{metric: exact_match, aggregation: lowst}]", "did you mean 'lowest'?"),
+    ("metric_list: [{metric: exact_match, reduction: spraed}]", "did you mean 'spread'?"),
+    ("fewshot_config: {sampler: last_m}", "did you mean 'last_n'?"),
+]
+
+
+@pytest.fixture(scope="module")
+def checked(installed: str, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """What `validate` says of tasks with one slip each, where the demo package is installed."""
+    folder = tmp_path_factory.mktemp("slips")
+    fields = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+    for number, (yaml, _) in enumerate(SLIPS):
+        write_task(folder, [{"q": "a", "gold": "b"}], f"{fields}{yaml}\n", name=f"t{number}")
+    path = os.pathsep.join([installed, os.environ.get("PYTHONPATH", "")])
+    return run_process(
+        "validate", ".", cwd=folder, PYTHONPATH=path, ASSAY_CACHE_DIR=str(tmp_path_factory.mktemp("cache"))
     )
-    ended = with_plugin("validate", "./t.yaml")
-    assert said in ended.stdout
-    assert "t.yaml:" in ended.stdout
-    assert ended.returncode == 1
 
 
-def test_an_argument_of_a_plug_ins_model_is_checked(tmp_path: Path, with_plugin: RunAssay) -> None:
+@pytest.mark.parametrize(("yaml", "said"), SLIPS)
+def test_the_names_and_parameters_of_plug_ins_are_checked_by_validate(yaml: str, said: str, checked: Ended) -> None:
+    file = f"t{[slip for slip, _ in SLIPS].index(yaml)}.yaml:"
+    assert [line for line in checked.stdout.splitlines() if file in line and said in line]
+    assert checked.returncode == 1
+
+
+def test_an_argument_of_a_plug_ins_model_is_checked(tmp_path: Path, with_plugin: Run) -> None:
     write_task(
         tmp_path, [{"q": "a", "gold": "b"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     )
@@ -236,11 +251,11 @@ def test_a_plug_in_with_the_name_of_a_built_in_is_reported_and_never_imported(si
     assert "built-in metric" in str(problem)
 
 
-def test_validate_reports_a_plug_in_that_has_the_name_of_a_built_in(tmp_path: Path, run_assay: RunAssay) -> None:
+def test_validate_reports_a_plug_in_that_has_the_name_of_a_built_in(tmp_path: Path, run_assay_process: Run) -> None:
     (tmp_path / "site").mkdir()
     site(tmp_path / "site", "greedy_two", "", "[assay.metrics]\nexact_match = greedy_two:x\n")
     path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
-    ended = run_assay("validate", "--no_defaults", "--include_path", ".", PYTHONPATH=path)
+    ended = run_assay_process("validate", "--no_defaults", "--include_path", ".", PYTHONPATH=path)
     assert "greedy_two" in ended.stdout
     assert "that of a built-in metric" in ended.stdout
     assert ended.returncode == 1
@@ -296,7 +311,7 @@ def test_every_problem_of_a_binding_is_reported_at_once_and_kwargs_take_anything
     assert known.accepts(loose).takes_any
 
 
-def test_show_prints_which_metric_takes_any_parameter(tmp_path: Path, run_assay: RunAssay) -> None:
+def test_show_prints_which_metric_takes_any_parameter(tmp_path: Path, run_assay: Run) -> None:
     (tmp_path / "own.py").write_text("def loose(references, predictions, **kwargs): return 1\n")
     yaml = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nmetric_list: [{metric: !function own.loose, aggregation: mean, x: 1}]\n"
     write_task(tmp_path, [{"q": "a", "gold": "b"}], yaml)
@@ -321,9 +336,7 @@ PLUGIN = '''
 GAP = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nmetric_list: [{metric: gap, weight: 2}]\n"
 
 
-def test_a_file_given_with_plugin_is_honoured_by_run_resume_score_and_validate(
-    tmp_path: Path, run_assay: RunAssay
-) -> None:
+def test_a_file_given_with_plugin_is_honoured_by_run_resume_score_and_validate(tmp_path: Path, run_assay: Run) -> None:
     (tmp_path / "mine.py").write_text(dedent(PLUGIN))
     write_task(tmp_path, [{"q": "a", "gold": "b"}], GAP)
     assert run_assay("validate", "./t.yaml").returncode == 1
@@ -343,7 +356,7 @@ def test_a_file_given_with_plugin_is_honoured_by_run_resume_score_and_validate(
     assert "gap" in run_assay("ls", "metrics", "--plugin", "mine.py").stdout.split()
 
 
-def test_a_run_whose_plug_in_changed_is_another_run(tmp_path: Path, run_assay: RunAssay) -> None:
+def test_a_run_whose_plug_in_changed_is_another_run(tmp_path: Path, run_assay: Run) -> None:
     (tmp_path / "mine.py").write_text(dedent(PLUGIN))
     write_task(tmp_path, [{"q": "a", "gold": "b"}], GAP)
     command = ("run", "--plugin", "mine.py", "--model", "fixed", "--tasks", "./t.yaml", "-o", "out")
@@ -354,7 +367,7 @@ def test_a_run_whose_plug_in_changed_is_another_run(tmp_path: Path, run_assay: R
     assert "helper_code" in ended.stderr
 
 
-def test_plugins_may_be_named_in_the_file_of_a_run_and_in_python(tmp_path: Path, run_assay: RunAssay) -> None:
+def test_plugins_may_be_named_in_the_file_of_a_run_and_in_python(tmp_path: Path, run_assay: Run) -> None:
     (tmp_path / "mine_too.py").write_text(dedent(PLUGIN).replace('"gap"', '"gap_too"'))
     write_task(tmp_path, [{"q": "0", "gold": "b"}], GAP.replace("gap", "gap_too"))
     (tmp_path / "run.yaml").write_text("plugins: mine_too.py\nmodel: fixed\ntasks: ./t.yaml\noutput_path: out\n")
@@ -382,7 +395,7 @@ def test_plugins_may_be_named_in_the_file_of_a_run_and_in_python(tmp_path: Path,
     ],
 )  # fmt: skip
 def test_a_plug_in_that_cannot_be_used_ends_the_command_before_anything_runs(
-    name: str, code: str | None, said: str, tmp_path: Path, run_assay: RunAssay
+    name: str, code: str | None, said: str, tmp_path: Path, run_assay: Run
 ) -> None:
     if code is not None:
         (tmp_path / name).write_text(code)
@@ -392,7 +405,7 @@ def test_a_plug_in_that_cannot_be_used_ends_the_command_before_anything_runs(
     assert ended.returncode == 2
 
 
-def test_a_run_from_elsewhere_does_not_load_the_plug_ins_it_names(tmp_path: Path, run_assay: RunAssay) -> None:
+def test_a_run_from_elsewhere_does_not_load_the_plug_ins_it_names(tmp_path: Path, run_assay: Run) -> None:
     write_task(tmp_path, [{"q": "a", "gold": "b"}], GAP.replace("{metric: gap, weight: 2}", "{metric: exact_match}"))
     assert run_assay("run", "--model", "dummy", "--tasks", "./t.yaml", "-o", "out").returncode == 0
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
@@ -435,7 +448,7 @@ def test_a_users_metric_takes_parameters_in_each_of_the_three_shapes(name: str, 
 
 @pytest.mark.parametrize("name", ["half", "halves", "of_pair"])
 def test_a_typo_in_a_parameter_of_a_users_metric_is_refused_by_validate_and_before_any_request(
-    name: str, tmp_path: Path, run_assay: RunAssay
+    name: str, tmp_path: Path, run_assay: Run
 ) -> None:
     (tmp_path / "own.py").write_text(dedent(METRIC))
     entry = f"{{metric: !function own.{name}, aggregation: mean, weigth: 0.25}}"
@@ -502,7 +515,7 @@ def test_the_page_about_plug_ins_shows_each_kind_in_at_most_fifteen_lines() -> N
     ],
 )  # fmt: skip
 def test_the_aggregators_of_a_group_are_checked_by_validate(
-    entry: str, said: str, tmp_path: Path, run_assay: RunAssay
+    entry: str, said: str, tmp_path: Path, run_assay: Run
 ) -> None:
     code = "def gap(group, results, *, scale: float = 1.0): return 0.5\n\n\ndef short(group): return 0\n"
     (tmp_path / "own.py").write_text(code)
@@ -515,7 +528,7 @@ def test_the_aggregators_of_a_group_are_checked_by_validate(
     assert "g.yaml:4:" in ended.stdout
 
 
-def test_problems_of_filters_and_metrics_are_reported_together(tmp_path: Path, run_assay: RunAssay) -> None:
+def test_problems_of_filters_and_metrics_are_reported_together(tmp_path: Path, run_assay: Run) -> None:
     (tmp_path / "d.jsonl").write_text('{"q": "1+1=", "a": "2"}\n')
     (tmp_path / "t.yaml").write_text(
         "task: t\ndataset_path: json\ndataset_kwargs: {data_files: d.jsonl}\ntest_split: train\n"

@@ -37,7 +37,10 @@ LIKE_LM_EVAL = Settings(RunConfig(compat="lm-eval"))
 
 @pytest.fixture(
     scope="module",  # and one process for each, so that helper code is imported once
-    params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("with lm_eval", "without lm_eval")],
+    params=[
+        pytest.param("with lm_eval", marks=[pytest.mark.xdist_group("with lm_eval"), pytest.mark.nightly]),
+        pytest.param("without lm_eval", marks=pytest.mark.xdist_group("without lm_eval")),
+    ],
 )
 def manager(
     request: pytest.FixtureRequest, lm_eval_folder: Path, tmp_path_factory: pytest.TempPathFactory

@@ -19,7 +19,6 @@ import pytest
 import assay
 from assay.evaluation.writing import SampleLogs
 
-OLD = Path(__file__).parent / "runs_0_1"
 SUMS = [(a, b) for a in range(4) for b in range(3)]
 
 
@@ -130,16 +129,6 @@ def test_samples_have_a_row_for_every_document(runs: tuple[assay.Run, assay.Run]
         runs[0].samples("sums", ["doc_ids"])
 
 
-def test_runs_of_version_0_1_have_frames_and_tables() -> None:
-    for folder in sorted(OLD.iterdir()):
-        if (folder / "results.json").is_file():
-            run = assay.Run.open(folder)
-            assert run.scores().num_rows == len([*run.scored_rows()]) > 0
-            for task in run.scored_tasks:
-                assert run.samples(task).num_rows == run.facts(task)["size"]
-            assert "<table>" in run._repr_html_()
-
-
 def test_a_run_compares_itself_with_others(runs: tuple[assay.Run, assay.Run], tmp_path: Path) -> None:
     comparison = runs[0].compare(runs[1])
     assert isinstance(comparison, assay.Comparison)
@@ -233,6 +222,7 @@ run.plot("pie")  # type: ignore[arg-type]
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_code_of_users_is_type_checked(tmp_path: Path) -> None:
     """In mypy's strict mode an ignore that is not needed is an error, too: wrong names are refused, right ones pass."""

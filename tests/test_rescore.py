@@ -24,6 +24,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.scoring.results import grouped
 from assay.tasks.run import response_metadata
+from commands import Run
 from run_world import RecordingModel, everything, results, run, samples
 from small_runs import SAMPLED, generate, processed, says, write_task
 from small_runs import run as run_small
@@ -31,7 +32,6 @@ from small_runs import run as run_small
 pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
 
 HERE = Path(__file__).parent
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def values(data: Mapping[str, Any], name: str) -> dict[str, float]:

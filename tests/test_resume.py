@@ -16,7 +16,9 @@ import pytest
 from assay import AssayError, simple_evaluate
 from assay.models import Scripted
 from assay.runs.samples.reader import is_whole
+from commands import Run
 from conftest import Write
+from kinds import mostly_nightly
 from run_world import (
     EXACT_MATCH,
     FILES,
@@ -36,8 +38,6 @@ from run_world import (
 )
 
 pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def cut(output: Path, journaled: bytes) -> None:
@@ -72,11 +72,12 @@ def test_only_what_is_not_journaled_is_asked(known: int, tasks: Path, output: Pa
 
 
 @pytest.mark.slow
-def test_the_last_line_may_be_torn_at_any_byte(tasks: Path, output: Path) -> None:
+@pytest.mark.parametrize("every", mostly_nightly([1, 7], kept=[7]))
+def test_the_last_line_may_be_torn_at_any_byte(every: int, tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output, tasks=["sums"])
     uninterrupted, whole = outcome(output), (output / "responses.jsonl").read_bytes()
     start_of_last = whole.rindex(b"\n", 0, -1) + 1
-    for end in range(start_of_last, len(whole)):
+    for end in (*range(start_of_last, len(whole) - 1, every), len(whole) - 1):
         cut(output, whole[:end])
         first, second = RecordingModel(), RecordingModel()
         run(first, tasks, output, tasks=["sums"])
@@ -135,7 +136,7 @@ def test_a_line_that_was_glued_to_the_next_costs_these_two_at_most(tasks: Path, 
     assert content["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
 
 
-MANIFESTS = {"torn": '{"format": 1, "spec', "empty": "", "a list": "[]", "nothing": "{}", "gone": None}
+MANIFESTS = {"torn": '{"format": 2, "spec', "empty": "", "a list": "[]", "nothing": "{}", "gone": None}
 
 
 @pytest.mark.parametrize("left", MANIFESTS.values(), ids=MANIFESTS)
@@ -175,10 +176,13 @@ def test_damaged_lines_are_counted_and_asked_again(tasks: Path, output: Path, ca
     assert differing(output, before) == ["responses.jsonl"]  # the damaged lines are still there
 
 
-def test_a_run_of_a_newer_format_is_refused_by_name(tasks: Path, output: Path) -> None:
+@pytest.mark.parametrize("other", [1, 3])
+def test_a_run_of_another_format_is_refused_by_its_number(other: int, tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output)
-    (output / "manifest.json").write_text(json.dumps({**manifest(output), "format": 3}))
-    with pytest.raises(AssayError, match="it has format 3, and this version of assay reads 1 to 2"):
+    (output / "manifest.json").write_text(json.dumps({**manifest(output), "format": other}))
+    with pytest.raises(
+        AssayError, match=f"it has format {other}, and this version of assay reads format 2 — use the version"
+    ):
         run(RecordingModel(), tasks, output)
 
 
@@ -212,6 +216,7 @@ SCRIPT = """
 import os, signal, sys, time
 sys.path.insert(0, {here!r})
 from pathlib import Path
+from kinds import mostly_nightly
 from run_world import RecordingModel, run
 
 
@@ -365,7 +370,7 @@ def test_kill_9_at_any_moment_loses_nothing_and_doubles_nothing(
     same(output, uninterrupted)
 
 
-@pytest.mark.parametrize("moment", [0.3, 0.7])
+@pytest.mark.parametrize("moment", mostly_nightly([0.3, 0.7], kept=[0.3]))
 def test_kill_9_at_a_moment_of_the_clock_too(moment: float, uninterrupted: Path, output: Path, tmp_path: Path) -> None:
     process = start(*command(output), cwd=tmp_path)
     time.sleep(moment)
@@ -375,7 +380,7 @@ def test_kill_9_at_a_moment_of_the_clock_too(moment: float, uninterrupted: Path,
     same(output, uninterrupted)
 
 
-@pytest.mark.parametrize("known", [16, 33, 160])
+@pytest.mark.parametrize("known", mostly_nightly([16, 33, 160], kept=[33]))
 def test_the_embedded_model_has_the_same_results_wherever_it_was_interrupted(
     known: int, uninterrupted: Path, output: Path, tmp_path: Path
 ) -> None:

@@ -233,6 +233,35 @@ def test_after_a_metric_was_stopped_by_the_clock_the_next_one_can_be_stopped_too
     ]
 
 
+CLOCKS = """\
+import signal
+
+def is_timed(items):
+    return float(signal.getitimer(signal.ITIMER_REAL)[0] > 0)
+
+def process_results(doc, results):
+    return {"is_timed": is_timed(results)}
+"""
+
+
+@pytest.mark.parametrize(
+    "scored",
+    [
+        "metric_list: [{metric: !function clocks.is_timed, aggregation: mean, higher_is_better: true}, {metric: acc}]",
+        "process_results: !function clocks.process_results\n"
+        "metric_list: [{metric: is_timed, aggregation: mean, higher_is_better: true}]",
+    ],
+)
+def test_code_of_users_that_scores_choices_has_a_time_limit_though_our_own_metrics_need_none(
+    scored: str, tmp_path: Path
+) -> None:
+    (tmp_path / "clocks.py").write_text(CLOCKS)
+    task = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: 0\ndoc_to_choice: ['a', 'b']\n"
+    write_task(tmp_path, [{"q": "0"}, {"q": "1"}], f"{task}{scored}\n")
+    results = run(tmp_path, Scripted(loglikelihood=lambda context, text: (-float(len(context + text)), False)))
+    assert rows_of(results)["is_timed,none"]["value"] == 1.0
+
+
 def test_the_failures_of_a_sample_are_listed_by_row() -> None:
     sample = Sample(0, {}, (), None, None)
     rows = [

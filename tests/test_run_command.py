@@ -17,10 +17,10 @@ from assay.cli import main, progress
 from assay.cli.progress import Progress
 from assay.errors import ConfigError
 from assay.models import Scripted
+from commands import Run
 from run_world import start
 from small_runs import generate, run, write_task
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 QUIZ = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: choices\ndoc_to_target: gold\n"
 ROWS: list[dict[str, object]] = [{"q": f"q{n}", "choices": ["a", "b"], "gold": 0} for n in range(4)]
 
@@ -247,7 +247,7 @@ def test_an_earlier_run_is_data_for_another(tmp_path: Path) -> None:
     ]
 
 
-def test_data_is_fetched_into_a_folder_that_runs_find(tmp_path: Path, run_assay: Run) -> None:
+def test_data_is_fetched_into_a_folder_that_runs_find(tmp_path: Path, run_assay: Run, run_assay_process: Run) -> None:
     """`datasets` loads a folder of the working directory as it loads a name of the hub."""
     (tmp_path / "things").mkdir()
     (tmp_path / "things/test.jsonl").write_text('{"q": "1", "gold": "a"}\n')
@@ -256,7 +256,8 @@ def test_data_is_fetched_into_a_folder_that_runs_find(tmp_path: Path, run_assay:
         "task: t\ndataset_path: things\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     )
     known = ("--include_path", tmp_path / "tasks", "--no_defaults")
-    ended = run_assay("fetch", "t", *known, "--data_dir", "data", HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "hf"))
+    variables = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
+    ended = run_assay_process("fetch", "t", *known, "--data_dir", "data", **variables)
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "data/things/default/test.jsonl").read_text()) == {"q": "1", "gold": "a"}
     (tmp_path / "elsewhere").mkdir()

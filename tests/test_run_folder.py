@@ -13,6 +13,8 @@ import pytest
 import assay
 from assay import AssayError
 from assay.models import Scripted
+from assay.runs.folder import git_state
+from commands import Run
 from conftest import Write
 from run_world import (
     ACC,
@@ -36,8 +38,6 @@ from run_world import (
 from small_runs import write_task
 
 pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 # What a finished run leaves
@@ -138,6 +138,20 @@ def test_the_manifest_of_a_command_holds_the_command_and_the_state_of_git(
     assert manifest(output)["environment"]["git"]["commit"] == commit
     command = ["run", "-t", "sums", "-M", "dummy", "--include_path", str(tasks), "-o", str(output)]
     assert manifest(output)["command"][-len(command) :] == command
+
+
+def test_the_state_of_git_is_read_without_writing_to_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`git status` locks the index to refresh it: other commands fail meanwhile, and for good where it was killed."""
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("text")
+    for arguments in (("init", "-q"), ("add", "."), ("-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "m")):
+        subprocess.run(["git", *arguments], check=True)
+    os.utime("file", (1, 1))
+    before = Path(".git/index").read_bytes()
+    assert git_state() is not None
+    assert Path(".git/index").read_bytes() == before
 
 
 # Whose folder it is

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
+import run_world
 from assay.records import Failed, ScoreKey, Text
-from assay.runs.folder import NewerRun, NoRun, RunError
+from assay.runs.folder import NoRun, OtherFormat, RunError
 from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import header, sealed
 from assay.runs.run import Run, find_runs, runs_in
 from assay.samples.rows import DataError
 from assay.tasks.documents import read_run
+from run_world import RecordingModel
 
 ROOT = Path(__file__).parent.parent
-OLD = ROOT / "tests/runs_0_1"
 RESULTS = {
     "results": {
         "g": {"alias": "The group", "acc,none": 0.5, "acc_stderr,none": 0.1, "sample_len": 10, "sample_count": {"acc,none": 10}},
@@ -86,7 +87,7 @@ def test_a_standard_error_is_one_only_beside_its_value(tmp_path: Path) -> None:
     }
 
 
-def test_a_comma_in_the_name_of_a_metric_of_an_old_run_makes_no_further_rows(tmp_path: Path) -> None:
+def test_a_comma_in_the_name_of_an_imported_metric_makes_no_further_rows(tmp_path: Path) -> None:
     results = {"results": {"t": {"f1,macro,none": 0.5, "f1,macro_stderr,none": 0.0}},
                "higher_is_better": {"t": {"f1,macro": True}}}  # fmt: skip
     [(key, row)] = Run.open(written(tmp_path / "run", results)).rows("t").items()
@@ -169,12 +170,13 @@ def test_a_lost_manifest_is_rebuilt_from_the_journal_and_the_run_counts_as_stopp
     assert list(find_runs(tmp_path)) == ["run"]
 
 
-def test_a_later_format_is_refused_by_its_number_in_the_manifest_and_in_the_journal(tmp_path: Path) -> None:
-    with pytest.raises(NewerRun, match="it has format 9, and this version of assay reads 1 to 2"):
-        Run.open(written(tmp_path / "one", format=9))
+@pytest.mark.parametrize("other", [1, 9])
+def test_another_format_is_refused_by_its_number_in_the_manifest_and_in_the_journal(other: int, tmp_path: Path) -> None:
+    with pytest.raises(OtherFormat, match=f"it has format {other}, and this version of assay reads format 2"):
+        Run.open(written(tmp_path / "one", format=other))
     folder = written(tmp_path / "two", None)
-    (folder / JOURNAL).write_bytes(sealed(b'{"format":9,"manifest":{"spec":{}}'))
-    with pytest.raises(NewerRun, match="it has format 9"):
+    (folder / JOURNAL).write_bytes(sealed(b'{"format":%d,"manifest":{"spec":{}}' % other))
+    with pytest.raises(OtherFormat, match=f"it has format {other}"):
         Run.open(folder)
 
 
@@ -192,16 +194,23 @@ def test_links_that_lead_out_are_refused_where_they_must_not_be_followed(tmp_pat
         Run.open(folder, follow_links=False)
 
 
-def test_opening_reads_the_manifest_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(OLD / "text", folder)
+@pytest.fixture
+def finished(tasks: Path, output: Path) -> Path:
+    """A finished run of one task."""
+    run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
+    return output
+
+
+def test_opening_reads_the_manifest_alone(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
     for file in [folder / "results.json", *folder.glob("samples/*"), *folder.glob(f"{JOURNAL}*")]:
         file.write_bytes(b"nobody reads this")
-    assert Run.open(folder).manifest == Run.open(OLD / "text").manifest
+    assert Run.open(folder).manifest == Run.open(finished).manifest
 
 
-def test_samples_of_an_old_run_are_arrow_one_row_for_each_document() -> None:
-    run = Run.open(OLD / "text")
+def test_samples_are_arrow_one_row_for_each_document(finished: Path) -> None:
+    run = Run.open(finished)
     [task] = run.scored_tasks
     batches = list(run.sample_batches(task, ["doc_id"]))
     effective = run.results["n-samples"][task]["effective"]
@@ -212,16 +221,16 @@ def test_samples_of_an_old_run_are_arrow_one_row_for_each_document() -> None:
         run.samples(task[:-1])
 
 
-def test_a_slip_in_the_name_of_a_folder_is_answered_with_the_run_beside_it() -> None:
-    with pytest.raises(RunError, match=f"holds no run — did you mean {OLD / 'text'}"):
-        Run.open(OLD / "txet").results  # noqa: B018  # read when asked for
+def test_a_slip_in_the_name_of_a_folder_is_answered_with_the_run_beside_it(tmp_path: Path) -> None:
+    folder = written(tmp_path / "text", status="complete")
+    with pytest.raises(RunError, match=f"holds no run — did you mean {folder}"):
+        Run.open(tmp_path / "txet").results  # noqa: B018  # read when asked for
     with pytest.raises(RunError, match="name the folder that --output_path gave"):
-        Run.open(OLD / "something-else").results  # noqa: B018
+        Run.open(tmp_path / "something-else").results  # noqa: B018
 
 
-def test_damaged_samples_are_refused_with_their_file(tmp_path: Path) -> None:
-    shutil.copytree(OLD / "text", tmp_path / "run")
-    run = Run.open(tmp_path / "run")
+def test_damaged_samples_are_refused_with_their_file(finished: Path) -> None:
+    run = Run.open(finished)
     [task] = run.scored_tasks
     path = run.sample_path(task)
     assert path is not None
@@ -308,15 +317,14 @@ def test_a_metric_and_its_filter_are_joined_and_split_in_one_place() -> None:
     assert result <= set(MAY_JOIN)
 
 
-def test_an_invalid_or_damaged_results_mapping_is_refused_with_a_message(tmp_path: Path) -> None:
+def test_an_invalid_or_damaged_results_mapping_is_refused_with_a_message(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the folder holds no run.*dataset_kwargs\.run"):
         read_run(tmp_path)
-    shutil.copytree(OLD / "text", tmp_path / "run")
-    earlier = read_run(tmp_path / "run")
+    earlier = read_run(finished)
     [task] = earlier.splits
     rows = earlier.rows(task)
     assert rows is not None and {"doc_id", "prompt", "responses", "answers", "scores"} <= rows[0].keys()
     assert earlier.rows("nothing") is None
-    next((tmp_path / "run/samples").iterdir()).write_bytes(b"PAR1 and then nothing PAR1")
+    next((finished / "samples").iterdir()).write_bytes(b"PAR1 and then nothing PAR1")
     with pytest.raises(DataError, match="the samples cannot be read"):
-        read_run(tmp_path / "run").rows(task)
+        read_run(finished).rows(task)

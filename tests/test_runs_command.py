@@ -1,16 +1,14 @@
 """Every run is kept: where it goes without --output_path, and `assay runs`."""
 
 import json
-import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from commands import Run
 from run_world import RecordingModel, run, start
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = ("run", "--tasks", "sums", "--no_defaults", "--model", "dummy", "--include_path")
 
 

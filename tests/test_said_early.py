@@ -1,7 +1,6 @@
 """Said before the run, or once: a hub that is unreachable, thinking with a small limit, many reasons that are one."""
 
 import socket
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from assay.records import Message, Prompt
 from assay.runs.reasons import grouped_reasons
 from assay.samples.hub import from_hub
 from assay.user_code import UserCodeError
+from commands import Run
 from serving import Arrived, loopback
 from small_runs import run, write_task
 
 TEXT = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Render = Callable[[tuple[Message, ...], bool], Prompt]
 
 
@@ -101,14 +100,14 @@ def test_a_hub_that_stops_answering_is_not_asked_again(monkeypatch: pytest.Monke
 
         def load() -> str:
             calls.append("load")
-            raise ConnectionError("Couldn't reach the Hub")
+            raise ConnectionError("Couldn't reach 'org/first' on the Hub")
 
         for place, number in (
             ("a", 2),
             ("b", 3),
             ("c", 4),
         ):  # the first time with the network, then only from the cache
-            with pytest.raises(UserCodeError, match="Couldn't reach the Hub"):
+            with pytest.raises(UserCodeError, match="Couldn't reach a data set on the Hub"):
                 from_hub(place, load)
             assert len(calls) == number
 

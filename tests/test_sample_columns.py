@@ -31,7 +31,6 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.tasks.run import response_metadata
-from old_runs import FOLDERS, folders
 from run_world import ACC, COLOURS, EXACT_MATCH, RecordingModel
 
 INF, NAN = math.inf, math.nan
@@ -187,27 +186,6 @@ def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
 def test_the_same_samples_make_the_same_bytes(tmp_path: Path) -> None:
     kept = [SampleRecord(sample(n, Generate("p", {})), [[f"a{n}"]], scored({"m": n / 7}, [f"a{n}"])) for n in range(50)]
     assert written(tmp_path / "a", *kept).read_bytes() == written(tmp_path / "b", *kept).read_bytes()
-
-
-# ---- format 1
-
-
-@pytest.mark.parametrize("name", folders())
-def test_samples_of_format_1_are_read_as_format_2(name: str, tmp_path: Path) -> None:
-    for path in (FOLDERS / name).glob("samples/*.parquet"):
-        old = pq.read_table(path)
-        sample_file = SampleFile(SampleFile(path).as_format_2(tmp_path / path.name))
-        assert sample_file.path != path
-        rows = [*sample_file.rows()]
-        assert rows == [*SampleFile(path).rows()]
-        for row, before in zip(rows, old.to_pylist(), strict=True):
-            assert {key: value for key, value in row.scores.items() if not key.endswith(",repeats")} == {
-                key: value for key, value in json.loads(before["scores"]).items() if not key.endswith(",repeats")
-            }
-            assert (row.prefix + row.prompt, row.doc) == (before["prefix"] + before["prompt"], before["doc"])
-            texts = [[each for each in repeats if isinstance(each, str)] for repeats in row.responses]
-            said = [[each for each in repeats if isinstance(each, str)] for repeats in json.loads(before["responses"])]
-            assert texts == said
 
 
 # ---- damage

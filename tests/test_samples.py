@@ -4,8 +4,6 @@ What the readers must give was read with `datasets.load_dataset` 5.2.0, the libr
 """
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ from pyarrow import parquet
 import assay
 from assay import ConfigError
 from assay.models import Scripted
+from commands import Run
 from conftest import Write
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 TASK = """
     task: t

@@ -23,6 +23,7 @@ from assay.models.protocol import Answered
 from assay.plugins import TABLES, table
 from assay.records import Request, Text
 from assay.registry import load_plugins
+from assay.runs.folder import RunError
 from seam_world import CONSUMERS, GEOMETRIC, MICRO, Refused, Seam, World, tables_restored, world_of
 
 # --- an aggregator set on a group -----------------------------------------------------------------------------------
@@ -98,6 +99,19 @@ def set_on_loaded(make: Callable[[GroupConfig], Aggregator], *specs: str) -> Cal
     return select
 
 
+def with_method(method: str, value: Callable[..., Any], *parts: str) -> Callable[[World], list[Any]]:
+    """Select g as the manager loads it, with a method set on it, or on the object that `parts` lead to."""
+
+    def select(world: World) -> list[Any]:
+        owner = group = world.manager.load(["g"])["groups"]["g"]
+        for part in parts:
+            owner = owner[int(part)] if part.isdecimal() else getattr(owner, part)
+        setattr(owner, method, value)
+        return [group]
+
+    return select
+
+
 def built(kind: Callable[..., Group[Any]], aggregator: type[Aggregator] | None = None, **config: Any) -> Any:
     """Select a group that is built in Python around the tasks of files."""
 
@@ -133,7 +147,23 @@ SET_IN_PYTHON = {
 }
 IN_PYTHON = {name: Refused(["task 'a'", "its definition is not found", "--with FILE"]) for name in ("score", "merge")}
 IN_PYTHON |= {"validate": None}
-SET = "an aggregator set on a group"
+SET, SET_METHOD = "an aggregator set on a group", "a method set on a group or its aggregator"
+TWO_ENTRIES = ENTRIES.replace("}]", "}, {metric: exact_match, aggregation: min, name: low}]")
+
+
+def geometric(group: Any, results: Any) -> dict[str, float]:
+    return {"exact_match,none": GEOMETRIC}
+
+
+def smallest(members: Any, weights: Any) -> Any:
+    return min(members, key=lambda member: member.estimate).estimate
+
+
+def in_python_by(owner: str) -> dict[str, Any]:
+    said = f"{owner}, which computed it, was set in Python"
+    return {"score": Refused([f"left out: g: {said}"]), "merge": Refused([said]), "validate": None}
+
+
 ROW = {"aggregate_metric_list": [{"metric": "exact_match"}]}
 AGGREGATORS = [
     Seam(SET, "after load", GEOMETRIC, set_on_loaded(Geometric), {"g.yaml": GROUP}, others=SET_IN_PYTHON),
@@ -168,6 +198,21 @@ AGGREGATORS = [
     Seam(SET, "what is no aggregator", Refused(["group 'g'", "must be an instance of a subclass of assay.Aggregator, got 5",
          "MyAggregator(group.config)"]), names("g"), {"g.yaml": GROUP + "type: !function own.NotOne\n", "own.py": OWN_GROUP},
          others={"compute_metrics": None, "validate": None}),
+]  # fmt: skip
+
+
+AGGREGATORS += [
+    Seam(SET_METHOD, "aggregate of the configured one", GEOMETRIC, with_method("aggregate", geometric, "aggregator"),
+         {"g.yaml": GROUP + ENTRIES}, others=in_python_by("MeanAggregator")),
+    Seam(SET_METHOD, "combine of the configured one", 0.125, with_method("combine", smallest, "aggregator"),
+         {"g.yaml": GROUP + ENTRIES}, others=in_python_by("MeanAggregator")),
+    Seam(SET_METHOD, "aggregate of a list", GEOMETRIC, with_method("aggregate", geometric, "aggregator"),
+         {"g.yaml": GROUP + TWO_ENTRIES}, others=in_python_by("AggregatorList")),
+    Seam(SET_METHOD, "aggregate of one in a list", GEOMETRIC,
+         with_method("aggregate", geometric, "aggregator", "aggregators", "0"),
+         {"g.yaml": GROUP + TWO_ENTRIES}, others=in_python_by("AggregatorList")),
+    Seam(SET_METHOD, "own_metrics of the group", GEOMETRIC, with_method("own_metrics", lambda _: geometric(None, None)),
+         {"g.yaml": GROUP}, others=in_python_by("StandardGroup")),
 ]  # fmt: skip
 
 
@@ -282,6 +327,54 @@ def test_a_model_with_a_method_set_on_it_is_not_resumed_as_the_one_without(tmp_p
     world = world_of(tmp_path, {})
     assert says_y(world).identity != world.model().identity
     assert says_y(world).identity == says_y(world).identity, "the same code is the same model"
+
+
+class SaysY(Scripted):
+    def _respond(self, request: Request) -> Text:
+        return Text("y")
+
+
+def says(word: str) -> Callable[..., str]:
+    return lambda *_: word
+
+
+def says_by(speak: Callable[..., str]) -> Callable[..., str]:
+    def answer(prompt: str, params: Any, repeat: int) -> str:
+        return speak()
+
+    return answer
+
+
+def counts(start: int) -> Callable[..., str]:
+    number = start
+
+    def answer(*_: Any) -> str:
+        nonlocal number
+        number += 1
+        return str(number)
+
+    return answer
+
+
+def test_models_whose_functions_or_methods_differ_are_not_resumed_as_each_other(tmp_path: Path) -> None:
+    """Functions of one source, which captured other words, and a subclass."""
+    models: list[Callable[[], Scripted]] = [
+        lambda: Scripted(generate=says("x")),
+        lambda: Scripted(generate=says("y")),
+        lambda: Scripted(generate=says_by(says("x"))),
+        lambda: Scripted(generate=says_by(says("y"))),
+        lambda: SaysY(generate=says("x")),
+        lambda: Scripted(generate=lambda *_, word="x": word),
+    ]
+    identities = [make().identity for make in models]
+    assert len({*identities}) == len(models)
+    assert identities == [make().identity for make in models], "a model that is made again is the same"
+    assert Scripted(generate=counts(0)).identity == Scripted(generate=counts(7)).identity
+    world = world_of(tmp_path, {})
+    options: Any = {"tasks": ["a"], "output_path": str(tmp_path / "run"), "progress": False, **world.options}
+    assert run(models[0](), **options).results["results"]["a"]["exact_match,none"] == 0.5
+    with pytest.raises(RunError, match="the folder holds another run"):
+        run(models[1](), **options)
 
 
 # --- one file that is brought in twice ------------------------------------------------------------------------------

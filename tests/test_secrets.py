@@ -1,9 +1,7 @@
 """A key, wherever it is given, gets into no file, no result and no line on the terminal."""
 
 import json
-import subprocess
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,11 +14,9 @@ from assay.exchange.trackers import tracked_settings
 from assay.redaction import redacted, redacted_command, redacted_text
 from assay.report.write import report_text
 from assay.runs.run import Run as RunReader
+from commands import Run
 from exchange_world import HERE, INSPECT, as_json
 from run_world import RecordingModel, everything, run
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
 
 CANARY = "sk-canary-1234567890abcdef"
 SECRETS = {

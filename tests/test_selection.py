@@ -1,7 +1,6 @@
 """Selection: names, globs, tags, groups, paths, formats, files and folders; and what comes down to the tasks."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,10 +8,10 @@ import pytest
 
 from assay import ConfigError, GroupConfig, StandardGroup, TaskManager
 from assay.tasks.validate import validate
+from commands import Run
 from conftest import Write, a_task
 
 Manage = Callable[..., TaskManager]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 WORLD = {
     "a.yaml": a_task("a", tag="[red, small]"),

@@ -2,23 +2,23 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import assay
+from assay.engine.retry import RetryLimits
 from assay.errors import ConfigError
 from assay.exchange.exporters import export
 from assay.models.load import load_model
 from assay.models.servers.secrets import hidden_texts
 from assay.records import Failed, Generate, Loglikelihood, Request
 from assay.report.write import report_text
+from commands import Ended, Run, run_command
 from serving import Arrived, loopback
 from small_runs import write_task
 from test_protocols import PLAIN, ask
@@ -139,10 +139,8 @@ def echoing(arrived: Arrived) -> Any:
     return silent(arrived)
 
 
-def command(*arguments: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "COLUMNS": "400"}
-    command_line = [sys.executable, "-m", "assay", *map(str, arguments)]
-    return subprocess.run(command_line, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+def command(*arguments: object, cwd: Path) -> Ended:
+    return run_command(*arguments, cwd=cwd, COLUMNS="400")
 
 
 def model_args_as_json(url: str, before: str) -> dict[str, Any]:
@@ -191,25 +189,15 @@ def test_headers_and_queries_of_addresses_are_in_no_file_and_on_no_terminal(tmp_
 
 
 @pytest.mark.parametrize("answer", [(500, {}, {"error": "boom"}), (404, {}, b"<html>"), b"not JSON", {"choices": 5}])
-def test_a_query_is_in_no_message_about_a_server_that_does_not_answer_well(answer: Any, tmp_path: Path) -> None:
+def test_a_query_is_in_no_message_about_a_server_that_does_not_answer_well(
+    answer: Any, tmp_path: Path, run_assay: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_task(tmp_path, [{"q": "a", "gold": "x"}], TASK)
-    quick = "import assay.engine.retry as p, sys; l = p.RetryLimits(attempts=2, first_wait=0.01); p.RetryLimits = lambda: l\n"
+    monkeypatch.setattr("assay.engine.retry.RetryLimits", partial(RetryLimits, attempts=2, first_wait=0.01))
     with loopback(lambda _: answer) as (url, _):
         model_args = f"model=m,base_url={url}?sig=canary-query-1,header={{'X': 'canary-header-1'}},max_retries=1"
-        words = [
-            "run",
-            "--model",
-            "openai",
-            "--model_args",
-            model_args,
-            "-t",
-            "t",
-            "--include_path",
-            str(tmp_path),
-            "--no_defaults",
-        ]
-        code = quick + f"from assay.cli import main; sys.exit(main({words!r}))"
-        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+        options = ["-t", "t", "--include_path", tmp_path, "--no_defaults"]
+        ended = run_assay("run", "--model", "openai", "--model_args", model_args, *options)
     assert ended.returncode == 2
     assert "canary" not in ended.stdout + ended.stderr
     assert "Traceback" not in ended.stderr

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,13 @@ from assay.models import Scripted
 from assay.runs.results import total_usage
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.settings import Settings, Shard
+from commands import Run
 from run_world import ACC, EXACT_MATCH, RecordingModel, differing, manifest, outcome, results, run
 from small_runs import SAMPLED, write_task
 from small_runs import run as run_small
 
 pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ROWS = [{"q": f"q{number}", "gold": "a" if number % 3 else "b"} for number in range(11)]
 
 

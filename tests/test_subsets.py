@@ -1,8 +1,6 @@
 """A part of the documents is asked just what it is asked in a run of all of them, however the part is chosen."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,8 @@ from hypothesis import strategies as st
 
 import assay
 from assay.models import Scripted
+from commands import Run
 from conftest import Write
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 COUNT = 12
 HEAD = "task: t\ndataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\n"

@@ -3,8 +3,6 @@ those without them."""
 
 import json
 import os
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from commands import run_command
 from graph_world import CLASSIFICATION, EXECUTOR, the_file
 from serving import TALKING, Servers, fetched
 
@@ -165,10 +164,7 @@ def test_in_sygras_own_repository_the_numbers_are_those_without_it(
 def run_score(clone: Path, run: Run) -> Any:
     ended = run(clone, "run", "--task", TASK, "--output_dir", "kept")
     assert ended.returncode == 0, ended.stderr
-    ended = subprocess.run(
-        [sys.executable, "-m", "assay", "score", "kept", "--compat", "sygra"],
-        cwd=clone, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ended = run_command("score", "kept", "--compat", "sygra", cwd=clone)
     assert ended.returncode == 0, ended.stderr
     [report] = the_file(clone / "kept/scored/001", "MetricCollatorPostProcessor_*.json")
     return report

@@ -196,13 +196,13 @@ def hub() -> Iterator[tuple[str, dict[str, dict[str, bytes]]]]:
 
 
 def test_results_and_samples_are_pushed_to_data_sets_of_the_hub_as_lm_eval_names_them(
-    tasks: Path, tmp_path: Path, run_assay: Run, hub: tuple[str, dict[str, dict[str, bytes]]]
+    tasks: Path, run_assay_process: Run, hub: tuple[str, dict[str, dict[str, bytes]]]
 ) -> None:
     if importlib.util.find_spec("huggingface_hub") is None:
         pytest.skip("huggingface_hub is an extra: pip install 'assay[hub]'")
     address, pushed = hub
     arguments = "results_repo_name=numbers,push_results_to_hub=True,push_samples_to_hub=True,token=hf_test_token_1234"
-    ended = run_assay(*command(tasks, "--hf_hub_log_args", arguments), HF_ENDPOINT=address, HF_HUB_OFFLINE="0")
+    ended = run_assay_process(*command(tasks, "--hf_hub_log_args", arguments), HF_ENDPOINT=address, HF_HUB_OFFLINE="0")
     assert ended.returncode == 0 and "not logged" not in ended.stderr, ended.stderr
     assert f"hf-hub: {address}/datasets/me/numbers-private" in ended.stdout
     assert pushed["created"] == {"numbers-private": b"private", "lm-eval-results-private": b"private"}
@@ -214,12 +214,12 @@ def test_results_and_samples_are_pushed_to_data_sets_of_the_hub_as_lm_eval_names
 
 
 def test_a_hub_that_does_not_answer_is_reported_and_the_exit_code_is_that_of_the_run(
-    tasks: Path, run_assay: Run
+    tasks: Path, run_assay_process: Run
 ) -> None:
     if importlib.util.find_spec("huggingface_hub") is None:
         pytest.skip("huggingface_hub is an extra: pip install 'assay[hub]'")
     arguments = "hub_results_org=me,push_results_to_hub=True,token=hf_test_token_1234"
-    offline = run_assay(
+    offline = run_assay_process(
         *command(tasks, "--hf_hub_log_args", arguments), HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0"
     )
     assert offline.returncode == 0

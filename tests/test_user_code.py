@@ -1,7 +1,6 @@
 """Helper code that raises, ends the process or returns nonsense: its document fails, or its task; everything else runs."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ import pytest
 
 import assay
 from assay.models import Scripted
+from commands import Run
 from conftest import Write
 from graph_world import write_graph
 
 pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 HEAD = "dataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\n"
 FINE = f'task: fine\n{HEAD}doc_to_text: "{{{{q}}}}"\ndoc_to_target: a\n'

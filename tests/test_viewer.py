@@ -6,8 +6,6 @@ import math
 import re
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from html import unescape
@@ -53,6 +51,7 @@ from assay.viewer.sample_page import (
 )
 from assay.viewer.samples import Database, Samples
 from assay.viewer.trajectory import Step
+from commands import Run
 from graph_world import write_graph
 from viewer_world import HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
 
@@ -786,10 +785,9 @@ def test_a_server_that_is_open_to_others_takes_addresses_and_its_own_name_only()
     assert not RequestGuard(None, allowed_hosts("127.0.0.1")).is_ours("192.168.7.7")  # type: ignore[arg-type]
 
 
-def test_other_machines_are_allowed_only_with_allow_remote(runs: Path, tmp_path: Path) -> None:
+def test_other_machines_are_allowed_only_with_allow_remote(runs: Path, run_assay: Run) -> None:
     assert not is_loopback("0.0.0.0")
-    command = [sys.executable, "-m", "assay", "view", str(runs), "--host", "0.0.0.0", "--port", "0"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = run_assay("view", runs, "--host", "0.0.0.0", "--port", "0")
     assert ended.returncode == 2
     assert "other machines can read everything" in ended.stderr
     with serving(runs, "--host", "0.0.0.0", "--allow_remote") as at:
@@ -854,15 +852,14 @@ def test_keys_are_shown_nowhere(address: str, tmp_path: Path) -> None:
     assert "api_key=***" in text and SECRET not in text
 
 
-def test_a_missing_folder_and_a_port_in_use_are_reported(runs: Path, tmp_path: Path, address: str) -> None:
-    def ended(*arguments: str) -> str:
-        command = [sys.executable, "-m", "assay", "view", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 2
-        return done.stderr
-
-    assert "no such folder" in ended(str(tmp_path / "nowhere"))
-    assert "cannot listen" in ended(str(runs), "--port", address.rpartition(":")[2])
+def test_a_missing_folder_and_a_port_in_use_are_reported(
+    runs: Path, tmp_path: Path, address: str, run_assay: Run
+) -> None:
+    missing = run_assay("view", tmp_path / "nowhere")
+    in_use = run_assay("view", runs, "--port", address.rpartition(":")[2])
+    assert (missing.returncode, in_use.returncode) == (2, 2)
+    assert "no such folder" in missing.stderr
+    assert "cannot listen" in in_use.stderr
 
 
 def test_a_folder_whose_name_has_signs_of_patterns_is_read_as_it_is(runs: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Every page is watched: an error in the console, a dialog, or a request to anothe
 """
 
 import csv
+import itertools
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from tools.get_browser import NONE, find_browser
 from assay import simple_evaluate
 from assay.runs.run import Run
 from chat_world import write_chat_runs
+from kinds import mostly_nightly
 from test_viewer_labels import RUBRIC, SAID, Labelling, labelling, write_judged
 from viewer_world import HOSTILE, SUMS, model, serving, write_runs, write_tasks
 
@@ -168,18 +170,24 @@ CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-te
 """The rules that depend on colors: the others find in dark what they find in light."""
 
 
+VIEWS = ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
+
+
+@pytest.mark.parametrize("number", mostly_nightly([len(VIEWS), 1], kept=[1]))
 def test_no_page_has_a_serious_violation_of_wcag_aa_wide_and_narrow_light_and_dark(
-    browser: playwright.Browser, admitted: Labelling
+    browser: playwright.Browser, admitted: Labelling, number: int
 ) -> None:
+    """Of all views, or of one of them in turn."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     name, _, value = admitted.cookie.partition("=")
     context = browser.new_context(bypass_csp=True)
     context.add_cookies([{"name": name, "value": value, "url": admitted.address}])
     page, serious = context.new_page(), {}
+    turns = itertools.cycle(VIEWS)
     for kind, path in PAGES.items():
         page.goto(admitted.address + path)
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")):
+        for width, scheme in itertools.islice(turns, number):
             page.set_viewport_size({"width": width, "height": 800})
             page.emulate_media(color_scheme=scheme)
             violations = axe.run(page, options=WCAG if scheme == "light" else CONTRAST).response["violations"]

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import time
 import zipfile
 from collections.abc import Iterator
@@ -33,9 +32,7 @@ AGENT = "eval.question_answering.simpleqa"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    runs = write_chat_runs(tmp_path_factory.mktemp("chats"))
-    shutil.copytree(Path(__file__).parent / "runs_0_1/chat", runs / "old")
-    return runs
+    return write_chat_runs(tmp_path_factory.mktemp("chats"))
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +63,7 @@ def test_markdown_and_formulas_are_rendered_where_asked(address: str) -> None:
 def test_lists_show_the_question_and_not_the_conversation(address: str) -> None:
     text = text_of(fetched(address, "/task", run="one", task="sums")[1])
     assert "3 What is 4 + 4? The sum:" in text
-    old = text_of(fetched(address, "/task", run="old", task="old_chat")[1])
-    assert '"role"' not in old.partition("Settings of the task")[0]
-
-
-def test_a_run_of_version_0_1_has_turns_too(runs: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    _, page, _ = fetched(address, "/sample", run="old", task="old_chat", doc="0")
-    assert '<div class="turn user">' in page and "&#34;role&#34;" not in page.partition("Raw request")[0]
-    assert main(["samples", str(runs / "old"), "-n", "1"]) == 0
-    shown = capsys.readouterr().out
-    assert "── user\n" in shown and '"role"' not in shown
+    assert '"role"' not in text.partition("Settings of the task")[0]
 
 
 def test_the_terminal_prints_turns_under_their_roles(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -324,7 +312,7 @@ def test_a_conversation_of_a_megabyte_and_of_attacks_is_a_page(tmp_path: Path) -
     talk = tuple(Message("user", text) for text in (*HOSTILE, "word " * 200_000, "\u202eback"))
     view_of(tmp_path / "runs/big/samples", talk, "x" * 1_000_000)
     (tmp_path / "runs/big/manifest.json").write_text(
-        '{"format": 1, "created": 1.0, "status": "complete", "tasks": {"t": {"size": 1}}}'
+        '{"format": 2, "created": 1.0, "status": "complete", "tasks": {"t": {"size": 1}}}'
     )
     (tmp_path / "runs/big/results.json").write_text(
         '{"results": {"t": {"exact_match,none": 0.0}}, "configs": {"t": {}}}'

@@ -47,7 +47,7 @@ def write_run(folder: Path, shares: dict[str, float], *, model: str = "m", day: 
     write_json(folder / "results.json", {**lm_eval_results(results, []), **about, "assay": section})
     tasks = {task: {"size": n, "repeats": 1, "source": f"data of {task}"} for task in shares}
     noted = {"created": START + day * DAY, "status": "complete", "tasks": tasks, "model": {"name": model}}
-    write_json(folder / "manifest.json", {"format": 1, **noted})
+    write_json(folder / "manifest.json", {"format": 2, **noted})
     old = time.time() - 10
     for each in (*folder.iterdir(), folder):
         os.utime(each, (old, old))  # files of just now are read again, as they may have changed

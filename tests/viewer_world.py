@@ -170,7 +170,7 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
         "environment": {"token": SECRET, names[0]: names[1]},
     }
     manifest = {
-        "format": 1,
+        "format": 2,
         "created": 1.0,
         "status": names[0],
         "tasks": {name: {"size": 14} for name in names},

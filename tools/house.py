@@ -25,7 +25,7 @@ OPENERS = {"read_manifest", "read_results", "SampleFile", "ParquetFile", "sample
 NOT_RUNS = {
     "samples/parquet.py": "data sets of users in Parquet",
     "exchange/archive.py": "the members of an archive, searched for answers before it is written",
-    "viewer/samples.py": "opened by Run, and written anew for DuckDB where it is of format 1",
+    "viewer/samples.py": "opened by Run, and queried by DuckDB",
 }
 """Modules outside runs/ that open Parquet and do not read a run, each with the reason."""
 

@@ -214,7 +214,8 @@ _MESSAGE_KEYS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
 
 def _plain_message(message: Message) -> JSONDict:
-    """Keys in the order of version 0.1: request keys depend on it."""
+    """Convert a message that has more than a role and a text. The key of a request is made of this JSON, so the order of
+    its keys stays."""
     plain_message: dict[str, Any] = {"role": message.role}
     if message.tool_call_id is not None:
         plain_message["tool_call_id"] = message.tool_call_id
@@ -443,10 +444,9 @@ Trace = Sequence[tuple[str, Sequence[int]]]
 
 
 class Failed(NamedTuple):
-    """A request without an answer, with the reason. It is never a score. In a graph, `trace` is the path to it."""
+    """A request without an answer, with the reason. It is never a score."""
 
     reason: str
-    trace: Trace = ()
 
 
 class Returned(NamedTuple):

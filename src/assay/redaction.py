@@ -320,23 +320,6 @@ def _called(key: str, within: str) -> str:
     return "" if (within, key) == ("params", "key") or within in SCHEMAS else key
 
 
-def is_same(one: AnyJSON, other: AnyJSON) -> bool:
-    """Whether two redacted values may be of one value: versions hid different parts of it.
-
-    >>> is_same({"gen_kwargs": "max_tokens=***,n=1"}, {"gen_kwargs": "max_tokens=64,n=1"}), is_same("n=1", "n=2")
-    (True, False)
-    """
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
-    if HIDDEN in (one, other) or one == other:
-        return True
-    return isinstance(one, str) and isinstance(other, str) and (_hides(one, other) or _hides(other, one))
-
-
-def _hides(text: str, other: str) -> bool:
-    return HIDDEN in text and re.fullmatch(".*".join(map(re.escape, text.split(HIDDEN))), other, re.DOTALL) is not None
-
-
 def redacted_command(arguments: Sequence[str]) -> list[str]:
     """Redact a command line: also where a flag and its value are separate."""
     hidden, missing, redacted_arguments = False, "", list[str]()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from jinja2 import StrictUndefined, TemplateError, meta, nodes
+from jinja2.runtime import new_context
 from jinja2.sandbox import SandboxedEnvironment
 
 from assay.memory_turns import limiting_memory
@@ -80,11 +81,12 @@ class Sandbox(SandboxedEnvironment):
     def _renderer(self, text: str, whole: bool) -> Callable[[Values], str]:
         tree = self.parse(text)
         template = self.from_string(tree)
-        root, new_context = template.root_render_func, template.new_context
+        root, name, blocks = template.root_render_func, template.name, template.blocks
+        # Jinja would merge the same globals into every row, at three times the cost of the rendering, and list their names
+        added = None if whole else template.globals
 
         def render(values: Values) -> str:
-            # shared: Jinja would merge the same globals into every row, at three times the cost of the rendering
-            return "".join(root(new_context(values, shared=whole)))  # type: ignore[arg-type]  # copied if not whole
+            return "".join(root(new_context(self, name, blocks, values, whole, added)))  # type: ignore[arg-type]  # copied if not whole
 
         seconds = TIME_LIMIT
 

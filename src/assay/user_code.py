@@ -47,7 +47,7 @@ def call_user_code(place: str, function: Callable[P, T], *args: P.args, **kwargs
     >>> call_user_code("metric 'half'", int, "7")
     7
     >>> call_user_code("metric 'half'", int, "x")
-    Failed(reason="metric 'half': ValueError: invalid literal for int() with base 10: 'x'", trace=())
+    Failed(reason="metric 'half': ValueError: invalid literal for int() with base 10: 'x'")
     """
     try:
         return function(*args, **kwargs)

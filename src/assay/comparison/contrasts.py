@@ -194,7 +194,7 @@ def aggregation_of(run: Run, task: str, key: ScoreKey, values: Values) -> Aggreg
 def _within(
     aggregation: Aggregation, run: Run, task: str, key: ScoreKey, declared: Sequence[DeclaredMetric]
 ) -> Aggregation:
-    """The aggregation with the bounds that the run notes; where it is older, with those that the metric declares."""
+    """The aggregation with the bounds that the run notes; of a number without an interval, with those of its metric."""
     row = run.rows(task).get(key)
     noted = row.scale if row is not None and row.method else next((each.bounds for each in declared), None)
     bounded = within(aggregation, noted)

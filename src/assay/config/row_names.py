@@ -100,7 +100,7 @@ def is_row_name(name: str) -> bool:
 def rows_of(written: Mapping[str, T]) -> Iterator[tuple[ScoreKey, T]]:
     """The rows of a task or group in results, without standard errors, aliases and counts.
 
-    Earlier versions let a metric have a comma in its name: then the name of its standard error shows where the filter begins.
+    A metric of lm-eval's may have a comma in its name: then the name of its standard error shows where the filter begins.
 
     >>> dict(rows_of({"alias": "a", "acc,none": 0.5, "acc_stderr,none": 0.1}))
     {ScoreKey(metric='acc', filter='none'): 0.5}

@@ -91,7 +91,9 @@ class EarlyStop:
         of = (task, DOCUMENTS)
         if self.is_off or task in self.stopped:
             return
-        if self._is_last_straw(of, reason, may_stop=bool(reason)):
+        if not reason:
+            self._first[of] = ("", 0)
+        elif self._is_last_straw(of, reason, may_stop=True):
             self._stop(task, "documents", reason)
 
     def _is_last_straw(self, of: tuple[str, str], failed: str, *, may_stop: bool) -> bool:

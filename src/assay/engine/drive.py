@@ -247,8 +247,12 @@ class Engine:
     @property
     def _is_full(self) -> bool:
         """Whether no further plan should start now."""
-        is_at_limit = self._max_plans is not None and self._open >= self._max_plans
-        return is_at_limit or any(queue.is_full for queue in self._lanes.values())
+        if self._max_plans is not None and self._open >= self._max_plans:
+            return True
+        for queue in self._lanes.values():  # noqa: SIM110  # asked after every plan: a generator takes three times as long
+            if queue.is_full:
+                return True
+        return False
 
     async def _drain(self) -> None:
         while any(queue.is_busy for queue in self._lanes.values()):
@@ -356,7 +360,7 @@ class Engine:
     def _ask_models(self, plan: _Plan, requests: Sequence[Request | Call]) -> None:
         new: dict[str, list[KeyedRequest]] = {}
         stopped = self.early_stop.stopped.get(plan.task)
-        stored_under = self._store.get
+        stored_under, waiting = self._store.get, self._waiting
         for slot, request in enumerate(requests):
             if isinstance(request, Call):
                 continue
@@ -367,27 +371,26 @@ class Engine:
                 plan.missing -= 1
                 continue
             try:
-                request, key, earlier = _keyed(request, plan, keys)
+                is_text = isinstance(request, Generate)
+                request, key = _keyed(request, plan, keys) if is_text else (request, keys.key(request))
             except UnicodeEncodeError:
                 plan.responses[slot] = Failed(f"the prompt has {HALF}")
                 plan.missing -= 1
                 continue
             if plan.answered is not None:
                 plan.keys[slot] = key
-            others = self._waiting.get(key)
+            others = waiting.get(key)
             if others is not None:
                 others.append((plan, slot))
                 continue
-            stored_key, known = key, stored_under(key)
-            if known is None and earlier is not None:
-                stored_key, known = earlier, stored_under(earlier)
+            known = stored_under(key)
             if known is not None and _fits(request, known):
-                self._use(stored_key, known, request.role, plan, slot)
+                self._use(key, known, request.role, plan, slot)
                 plan.responses[slot] = known
                 plan.missing -= 1
                 plan.counts.known[request.role] += 1
             else:
-                self._waiting[key] = [(plan, slot)]
+                waiting[key] = [(plan, slot)]
                 new.setdefault(request.role, []).append((key, request))
         for role, unsent in new.items():
             self.counts.sent += len(unsent)
@@ -439,16 +442,16 @@ class Engine:
         """Store responses, then pass each to the plans that wait for it."""
         fitting = [(key, checked(request, response)) for key, request, response in arrived]
         self._store.add(fitting, role)
-        is_remote = role in self._remote_models
+        is_remote, waiting = role in self._remote_models, self._waiting
         for key, response in fitting:
-            plans = self._waiting.pop(key)
+            plans = waiting.pop(key)
             if isinstance(response, Failed):
                 self.counts.failed += 1
                 self.budget.fail()
                 if is_remote:
                     self.early_stop.fail((plans[0][0].task, role), response, self.usage.seconds)
-            usage = None if isinstance(response, Failed) else response.usage
-            if is_remote or (usage is not None and usage.read > 0):
+                    self._charge(plans[0][0].task, role, response)
+            elif is_remote or (response.usage is not None and response.usage.read > 0):
                 self._charge(plans[0][0].task, role, response)
             for plan, _ in plans:
                 plan.counts.received[role] += 1
@@ -489,31 +492,21 @@ def _ignore(_: Ended) -> None:
     """Ignore plans that finish before the engine runs: none does."""
 
 
-def _keyed(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes, bytes | None]:
-    """Return a request as it is sent, its key, and the key that version 0.1.0 may have stored its response under."""
-    if isinstance(request, Generate) and keys.is_sampled(request):
-        return _drawn(request, plan, keys)
-    return request, keys.key(request), None
-
-
-def _drawn(request: Generate, plan: _Plan, keys: Keys) -> tuple[Generate, bytes, bytes | None]:
-    """Return a sampled request with the id of its draw, its key, and the key of its response in a run of version 0.1.0.
-
-    That version gave one answer to equal requests of several nodes: only the first of them takes it.
-    """
-    key, earlier = keys.drawn(request, plan.sample)
+def _keyed(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes]:
+    """Return a request as it is sent, and its key: a sampled one has the id of its draw."""
+    if not (isinstance(request, Generate) and keys.is_sampled(request)):
+        return request, keys.key(request)
+    key = keys.sampled_key(request, plan.sample)
     nth = plan.nth(key)
-    is_first = earlier is not None and plan.nth(earlier) == 0
     draw = b"\0".join((plan.sample, "\0".join(request.node).encode(), b"%d" % nth))
     sent = Generate(request.prompt, request.params, request.repeat, request.role, request.node, draw)
-    return sent, nth_key(key, nth), earlier if is_first else None
+    return sent, nth_key(key, nth)
 
 
 def first_key(request: Request, sample: bytes, model: AnyModel) -> tuple[Request, bytes]:
     """The first request of a sample's plan as it is sent, and its key."""
     plan = _Plan(Started(None, sample, iter(()), ""), TaskCounts())  # type: ignore[arg-type]  # never driven
-    sent, key, _ = _keyed(request, plan, Keys(model.identity, model.can.samples))
-    return sent, key
+    return _keyed(request, plan, Keys(model.identity, model.can.samples))
 
 
 def answer_to(request: Request, response: Response, seconds: float, attempts: int) -> Response:

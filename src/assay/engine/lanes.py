@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -120,6 +120,8 @@ class WindowLane:
         self._role, self._model, self._receive, self._budget = role, model, receive, budget
         self._queue: list[KeyedRequest] = []
         self._size = min(FIRST_WINDOW, model.window)
+        self._sent_keys: dict[bytes, Request] = {}
+        """Requests that the model was sent and has not answered."""
 
     @property
     def is_full(self) -> bool:
@@ -136,8 +138,13 @@ class WindowLane:
         self._queue.clear()
 
     def drop_keys(self, keys: Set[bytes]) -> list[bytes]:
-        """Discard those of some requests that were not sent; returns their keys."""
-        dropped = [key for key, _ in self._queue if key in keys]
+        """Discard those of some requests that were not answered; returns their keys. A window may be a whole task, so the one
+        that the model is at ends, and the rest of it is queued again."""
+        waiting = [*self._sent_keys.items(), *self._queue]
+        dropped = [key for key, _ in waiting if key in keys]
+        if not self._sent_keys.keys().isdisjoint(keys):
+            self._sent_keys.clear()
+            self._queue = waiting
         self._queue = [keyed for keyed in self._queue if keyed[0] not in keys]
         return dropped
 
@@ -146,13 +153,20 @@ class WindowLane:
         window = self._take()
         if not window:
             return False
+        self._sent_keys = dict(window)
         async with aclosing(self._responses(window)) as responses:
             async for new in responses:
-                self._receive(self._role, new)
+                self._pass_on(new)
                 await asyncio.sleep(0)  # lets Ctrl-C and the other lanes in
-                if self._budget.at_once:
+                if self._budget.is_over or not self._sent_keys:
                     break
+        self._sent_keys = {}
         return True
+
+    def _pass_on(self, responses: Sequence[KeyedResponse]) -> None:
+        for key, _, _ in responses:
+            self._sent_keys.pop(key, None)
+        self._receive(self._role, responses)
 
     def _take(self) -> list[KeyedRequest]:
         """The requests of the next window. Each is twice as large as the one before: a model begins early, and is busy until
@@ -163,14 +177,18 @@ class WindowLane:
 
     async def _responses(self, window: Sequence[KeyedRequest]) -> AsyncGenerator[list[KeyedResponse]]:
         """Yield the responses to a window, one to each request."""
-        unanswered = dict(window)
-        async with aclosing(self._answers(window, unanswered)) as answers:
+        is_answered = bytearray(len(window))
+        async with aclosing(self._answers(window, is_answered)) as answers:
             async for answered in answers:
-                yield [(*window[n], each) for n, each in answered if unanswered.pop(window[n][0], None) is not None]
+                new: list[KeyedResponse] = []
+                for number, response in answered:
+                    if not is_answered[number]:
+                        is_answered[number] = True
+                        key, request = window[number]
+                        new.append((key, request, response))
+                yield new
 
-    async def _answers(
-        self, window: Sequence[KeyedRequest], unanswered: Mapping[bytes, Request]
-    ) -> AsyncGenerator[Answered]:
+    async def _answers(self, window: Sequence[KeyedRequest], is_answered: Sequence[int]) -> AsyncGenerator[Answered]:
         """Yield the responses as they come, and last a failure for every unanswered request."""
         reason = "the model gave no response"
         try:
@@ -182,7 +200,7 @@ class WindowLane:
             raise
         except SelfExplanatory as error:
             reason = str(error)
-        yield [(number, Failed(reason)) for number, (key, _) in enumerate(window) if key in unanswered]
+        yield [(number, Failed(reason)) for number, answered in enumerate(is_answered) if not answered]
 
     async def __aenter__(self) -> "WindowLane":
         return self

@@ -4,7 +4,7 @@ while it computes."""
 import asyncio
 import sys
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -69,9 +69,18 @@ class ThreadLane(WindowLane):
                 return
             self._count(-1)
 
+    def drop_keys(self, keys: Set[bytes]) -> list[bytes]:
+        """Discard those of some requests that were not answered; returns their keys. Windows that others wait for, too, are
+        answered to their end: what is in a batch does not depend on time."""
+        if self._windows and not self._sent_keys.keys() <= keys:
+            keys = keys - self._sent_keys.keys()
+        elif self._windows:
+            self._stop()
+        return super().drop_keys(keys)
+
     async def advance(self) -> bool:
         """Send a window if that is due, else pass on a batch of responses."""
-        if self._budget.at_once and self._windows:
+        if self._budget.is_over and self._windows:
             self._stop()
         if self._may_send():
             if self._has_conversation:
@@ -83,7 +92,7 @@ class ThreadLane(WindowLane):
             if responses is None:
                 self._count(-1)
             else:
-                self._receive(self._role, responses)
+                self._pass_on(responses)
             return True
         return False
 
@@ -103,6 +112,7 @@ class ThreadLane(WindowLane):
 
     def _send(self, window: Sequence[KeyedRequest]) -> None:
         self._count(1)
+        self._sent_keys |= dict(window)
         self._sent.put(window)
         if self._answered is None:
             loop = asyncio.get_running_loop()

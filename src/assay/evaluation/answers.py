@@ -108,8 +108,7 @@ class StoredRun:
         if "created" not in manifest or not all(
             isinstance(manifest.get(key), dict) for key in ("options", "tasks", "spec")
         ):
-            content = "a run of another version of assay" if manifest else "no run"
-            content = "a scoring of a run, not the run" if "scored" in manifest else content
+            content = "a scoring of a run, not the run" if "scored" in manifest else "no run"
             fix = "name the folder that --output_path gave to `assay run`"
             raise RunError([Problem(Place(str(folder)), f"the folder holds {content}", fix)])
         if manifest.get("without_gold"):

@@ -15,7 +15,7 @@ from assay.evaluation.dispatch import RunProgress, Watch, ask
 from assay.evaluation.estimates import estimate
 from assay.evaluation.models import ModelPool, check_model_options, open_models
 from assay.evaluation.prepare import Prepared, PreparedRun, load, prepare
-from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_nodes
+from assay.evaluation.scoring import AnswerSource, Output, fewer_collections, score_tasks, scorer_nodes
 from assay.evaluation.time_left import time_left_of
 from assay.evaluation.trials import try_requests
 from assay.evaluation.writing import Evaluation, OutputOptions, decided_before, is_resumed, open_output
@@ -41,7 +41,7 @@ def prepare_run(
     check_storage(config.output_path, config.runs_dir)
     check_model_options(config, model)
     models = ModelPool(config, model, roles)  # opened when they are needed
-    with ExitStack() as undo:
+    with ExitStack() as undo, fewer_collections(10_000):
         undo.callback(models.close)
         if load_ahead:
             models.load_ahead()

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from assay.evaluation.prepare import PreparedRun
 
 UNDER_TEST = "model"
-WITH_ADDRESSES = 1
-"""The format of folders whose keys hold the addresses of servers."""
 
 
 class ModelPool:
@@ -353,9 +351,7 @@ def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: b
         if not isinstance(model, ServerModel) or noted.get("identity") in (None, model.identity):
             continue
         recorded, said = str(noted["identity"]), (noted.get("probe") or {}).get("said")
-        if before.get("format") == WITH_ADDRESSES:
-            run_async(retry_before_run(partial(model.recognize_old, recorded), role))
-        elif isinstance(said, str):
+        if isinstance(said, str):
             run_async(retry_before_run(partial(model.recognize, recorded, said), role))
         if model.identity != recorded and not force:
             raise RunError([_other_model(Path(str(folder)), role, noted, model)])
@@ -386,14 +382,12 @@ def _noted(manifest: JSONObject, role: str) -> JSONDict:
 def _other_model(folder: Path, role: str, noted: JSONObject, model: ServerModel) -> Problem:
     now = f"{model.name} {model.model} at {', '.join(model.addresses)}"
     args = noted.get("args") or {}
-    url = args.get("base_url") or "?"
-    places = noted.get("addresses") or ([url] if isinstance(url, str) else url)
+    places = noted.get("addresses") or ["?"]
     before = f"{noted.get('name')} {args.get('model', '')} at {', '.join(map(str, places))}"
     said, says = (noted.get("probe") or {}).get("said"), model.probed["said"]
     probe = (
         f"; its response to the probe was {said!r:.100} and is now {says!r:.100}" if said not in (None, says) else ""
     )
-    probe = "; its response to the probe of version 0.1 has changed" if said is None else probe
     varies = (
         " (a model that does not repeat its response is identified by its address only)"
         if NONDETERMINISTIC in (said, says)

@@ -1,6 +1,7 @@
 """Prepare tasks: bound to their data or to stored answers, with every problem reported before a model is opened."""
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.catalog.roots import installed_folders
-from assay.catalog.selection import looks_like_path
 from assay.compat.evaluate_names import find_metric
 from assay.compat.modules import HelperCode, seen_dotted
 from assay.config.arguments import parse_arguments
@@ -269,10 +269,12 @@ def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind
 
 
 def _fetching(config: RunConfig, task: Task) -> str:
-    """The command that gets the data of what was asked for, on a machine that reaches the hub."""
-    named = [spec for spec in config.tasks if isinstance(spec, str) and not looks_like_path(spec)]
+    """The command that gets the data of what was asked for, on a machine that reaches the hub: with the folders that know it."""
+    named = [spec for spec in config.tasks if isinstance(spec, str)]
     names = " ".join(named).replace(",", " ") if len(named) == len(config.tasks) else task.name
-    return f"; with a network `assay fetch {names} --data_dir data` gets it"
+    folders = "".join(f" --include_path {shlex.quote(folder)}" for folder in config.include_path or ())
+    into = shlex.quote(config.data_dir or "data")
+    return f"; with a network `assay fetch {names} --data_dir {into}{folders}` gets it"
 
 
 def _is_for_lm_eval(task: Task, code: HelperCode) -> bool:

@@ -116,6 +116,8 @@ class TimeEstimator:
         self._waited: dict[str, float] = {}
         self._totals: deque[tuple[float, int]] = deque()
         self._kinds: dict[str, str] = {}
+        self._roles: dict[str, list[str]] = {}
+        """By task the roles of the models that its scorers ask."""
 
     def __call__(self, run: RunProgress) -> TimeLeft:
         started = time.monotonic()
@@ -176,10 +178,11 @@ class TimeEstimator:
         if counts is not None and counts.ended >= task.size:
             return
         is_graph = task.task.definition is not None
+        if name not in self._roles:
+            self._roles[name] = [*task.models()]
         asked = list(counts.asked) if counts is not None else []
-        roles = dict.fromkeys(
-            [MODEL, *task.models(), *asked] if task.needs or not is_graph else [*task.models(), *asked]
-        )
+        others = [*self._roles[name], *asked]
+        roles = dict.fromkeys([MODEL, *others] if task.needs or not is_graph else others)
         for role in roles:
             kind = self._kind(task, role)
             per_document = _per_document(role, counts, is_graph=is_graph)

@@ -83,7 +83,7 @@ class JournaledVerdicts:
             return []
         if not isinstance(request, Generate):
             return [keys.key(request)]
-        sampled = keys.drawn(request, asked.sample).key
+        sampled = keys.sampled_key(request, asked.sample)
         drawn[sampled] = drawn.get(sampled, -1) + 1
         draw = nth_key(sampled, drawn[sampled])
         return [draw] if request.is_sampled else [keys.key(request), draw]

@@ -25,7 +25,6 @@ from assay.evaluation.prepare import Prepared, PreparedRun
 from assay.evaluation.scoring import ScoredTasks, UsageSummary, scorer_memories
 from assay.models.protocol import AnyModel, Remote
 from assay.records import JSONDict
-from assay.redaction import is_same
 from assay.registry import USED
 from assay.runs.folder import MANIFEST, WAS_CUT_OFF, NoRun, RunError, RunFolder, as_written, open_run
 from assay.runs.journal import Journal
@@ -182,7 +181,7 @@ def decided_before(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> Eva
     except RunError:  # none, or a damaged one: what it had decided is worked out again
         return None
     is_this = decided.get("rule") == config.stop_when and decided.get("decision") in DECIDED
-    is_this = is_this and is_same(run.manifest.get("spec"), as_written(run_spec))
+    is_this = is_this and run.manifest.get("spec") == as_written(run_spec)
     return Evaluation(dict(run.results), path, ()) if is_this else None
 
 

@@ -31,7 +31,7 @@ from assay.runs.folder import (
     write_results,
 )
 from assay.runs.folder import SCORED as SCORED
-from assay.runs.labels import LABELS, OLD_LABELS
+from assay.runs.labels import LABELS
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
@@ -100,9 +100,9 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
         known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)})
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
-    for path in (run.path / name for name in (LABELS, OLD_LABELS) if golds is None and as_written.labels):
-        if path.is_file() and not is_outside(run.path, path):
-            yield before + path.name, path.read_bytes(), path
+    labels = run.path / LABELS
+    if golds is None and as_written.labels and not is_outside(run.path, labels):
+        yield before + LABELS, labels.read_bytes(), labels
     for task, samples in run.sample_files().items():
         path = samples.path
         if path.is_file() and not is_outside(run.path, path):
@@ -195,9 +195,7 @@ def write_archive(path: Path, members: Iterable[tuple[str, bytes | IO[bytes]]]) 
 SMALL, GROWS = 64 << 20, 200
 """An archive may unpack to so many bytes, and to so many times its own size beyond them: results never shrink so far."""
 MEMBER = re.compile(
-    rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|{LABELS}|{OLD_LABELS}|samples/[^/\\]+\.parquet)|{NOTE}".replace(
-        ".json", r"\.json"
-    )
+    rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|{LABELS}|samples/[^/\\]+\.parquet)|{NOTE}".replace(".json", r"\.json")
 )
 """The allowed names of members, below the one folder of the archive: no name leads out of it."""
 
@@ -242,7 +240,7 @@ def _refuse_other(part: Path, target: Path) -> None:
 
 
 def _is_same(unpacked: Path, there: Path) -> bool:
-    return there.is_file() and (unpacked.name in (LABELS, OLD_LABELS) or _hash(unpacked) == _hash(there))
+    return there.is_file() and (unpacked.name == LABELS or _hash(unpacked) == _hash(there))
 
 
 def _refused(archive: Path, what: str) -> RunError:

@@ -20,7 +20,7 @@ from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.replicas import FleetOptions, fleet_options
 from assay.models.load import check_arguments
 from assay.models.scripted import NoModel
-from assay.redaction import is_same, redacted
+from assay.redaction import redacted
 from assay.runs.folder import RunError, as_written
 from assay.runs.run import COMPLETE, Run, runs_in
 from assay.runs.storage import is_url
@@ -159,7 +159,7 @@ def finished_run(prepared: PreparedRun, weights: Path | None) -> Run | None:
         if run is not None and run.manifest.get(WEIGHTS) == str(weights):
             arguments = as_written(redacted(parse_arguments(config.model_args, "model_args")))
             changed = changed_at(weights) if weights.is_dir() else 0.0
-            if run.manifest["created"] > changed and is_same(run.manifest["model"]["args"], arguments):
+            if run.manifest["created"] > changed and run.manifest["model"]["args"] == arguments:
                 return run
     return None
 
@@ -175,6 +175,6 @@ def same_but_model(folder: Path, prepared: PreparedRun) -> Run | None:
         model = (run.manifest.get("options") or {}).get("model", RunConfig().model)
         if run.status != COMPLETE or model != config.model or not run.results:
             return None
-        return run if is_same({**run.manifest.get("spec", {}), "model": own["model"]}, own) else None
+        return run if {**run.manifest.get("spec", {}), "model": own["model"]} == own else None
     except RunError:  # none, or a damaged one: the run reports what is wrong with it
         return None

@@ -287,7 +287,8 @@ class GraphScores:
     @cached_property
     def _directions(self) -> dict[str, bool | None]:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
-        named = [row.metric for row in self.rows() or () if _of_number(row).startswith(BETTER)]
+        # in order of their names: a set of texts is walked in another order by every process
+        named = sorted(row.metric for row in self.rows() or () if _of_number(row).startswith(BETTER))
         units = {name: self._metrics.get(column, UnitMetric).higher_is_better for name, column in self.scored.items()}
         return {**dict.fromkeys(named, True), **units}
 

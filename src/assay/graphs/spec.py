@@ -1,5 +1,6 @@
 """Keys of a graph_config.yaml. Names and defaults are SyGra's; what assay adds is at the end of each record."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,6 +27,23 @@ def _not_yet(why: str) -> Callable[[object], Iterator[Remark]]:
             yield (), "is not supported", why
 
     return check
+
+
+_FIELD = re.compile(r"\{[A-Za-z_]\w*\}")
+"""A value that a prompt would fill in from the record."""
+
+
+def parameter_slips(params: Any, path: tuple[str | int, ...] = ()) -> Iterator[Remark]:
+    """Find slips in parameters of generation, and `{column}`, which nothing fills in there. A stop string may be that."""
+    if not path:
+        yield from generation_slips(params)
+    if isinstance(params, str) and _FIELD.fullmatch(params):
+        what = f"{params!r:.60} is sent as it is written: parameters of generation are the same for all records"
+        yield path, what, "write the value itself"
+    parts = params.items() if isinstance(params, Mapping) else enumerate(params) if isinstance(params, list) else ()
+    for key, value in parts:
+        if key not in ("stop", "until"):
+            yield from parameter_slips(value, (*path, key))
 
 
 def _one_role(value: object) -> Iterator[Remark]:
@@ -141,7 +159,7 @@ class ModelConfig:
     """A model as a node names it. Keys beyond these change its entry of models.yaml."""
 
     name: str = option("Its name in models.yaml, or of a role of the run.")
-    parameters: Mapping[str, object] = option("Parameters of generation.", NOTHING, check=generation_slips)
+    parameters: Mapping[str, object] = option("Parameters of generation.", NOTHING, check=parameter_slips)
     structured_output: StructuredOutput | None = option("The fields that an answer must have.", None)
     entry: Mapping[str, object] = option("Keys of models.yaml.", NOTHING, rest=True)
 

@@ -103,6 +103,8 @@ class AggregatorList(Aggregator):
         return numbers_of(self.estimates(group, task_results))
 
     def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        if is_overridden(self, "aggregate", AggregatorList):
+            return self.aggregate(group, task_results)
         numbers: dict[str, float] = {}
         for each in self.aggregators:
             each.strict = self.strict
@@ -115,10 +117,16 @@ class AggregatorList(Aggregator):
         return self.aggregators[number]
 
 
+def has_methods_set(aggregator: Aggregator) -> bool:
+    """Whether a user set a method on an aggregator, or on one of those that it consists of."""
+    own = any(callable(getattr(type(aggregator), name, None)) for name in vars(aggregator))
+    return own or any(has_methods_set(part) for part in getattr(aggregator, "aggregators", ()))
+
+
 def follows_entries(aggregator: Aggregator) -> bool:
     """Whether an aggregator makes the rows of the entries of its configuration, and no others."""
     if isinstance(aggregator, AggregatorList):
-        return True
+        return not is_overridden(aggregator, "aggregate", AggregatorList)
     return isinstance(aggregator, RowAggregator) and not is_overridden(aggregator, "aggregate", RowAggregator)
 
 

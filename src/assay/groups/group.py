@@ -24,6 +24,8 @@ class TaskLike(Protocol):
 
 
 TaskT = TypeVar("TaskT", bound=TaskLike)
+COMPUTING = ("compute_metrics", "own_metrics", "get_all_tasks")
+"""Methods of a group that its numbers follow from, which a user may replace."""
 Node = Union["Group[TaskT]", TaskT]
 
 
@@ -90,14 +92,19 @@ class Group(ABC, Generic[TaskT]):
 
     @property
     def has_own_aggregator(self) -> bool:
-        """Whether an aggregator was set, or a user's class defines it: then that of the configuration is not used."""
-        is_set = self._aggregator is not None and self._aggregator is not self._configured
-        return is_set or type(self).aggregator is not Group.aggregator
+        """Whether an aggregator was set, or a method on it, or a user's class defines it: then the numbers are not those of
+        the configuration."""
+        from assay.groups.aggregators import has_methods_set  # aggregators know groups
+
+        if type(self).aggregator is not Group.aggregator:
+            return True
+        own = self._aggregator
+        return own is not None and (own is not self._configured or has_methods_set(own))
 
     @property
     def computes_own_numbers(self) -> bool:
-        """Whether a user's code replaced what computes its numbers: its aggregator, or `compute_metrics`."""
-        return self.has_own_aggregator or is_overridden(self, "compute_metrics", Group)
+        """Whether a user's code replaced what computes its numbers: its aggregator, or one of these methods."""
+        return self.has_own_aggregator or any(is_overridden(self, name, Group) for name in COMPUTING)
 
     @property
     def aggregated_entries(self) -> Sequence[AggMetricConfig]:

@@ -46,11 +46,14 @@ REASONS: Mapping[str, End] = {
     # Gemini's, as some gateways hand them on
     "safety": FILTERED, "recitation": FILTERED, "blocklist": FILTERED, "prohibited_content": FILTERED, "spii": FILTERED,
     "malformed_function_call": OTHER_CALL,
+    # of Bedrock, GLM and the Responses API, as gateways hand them on
+    "content_filtered": FILTERED, "guardrail_intervened": FILTERED, "sensitive": FILTERED, "max_output_tokens": TRUNCATED,
+    "network_error": BROKEN_OFF,
     # of answers that the server did not finish
     "abort": BROKEN_OFF, "aborted": BROKEN_OFF, "cancelled": BROKEN_OFF, "canceled": BROKEN_OFF, "error": BROKEN_OFF,
     "insufficient_system_resource": BROKEN_OFF,
 }  # fmt: skip
-"""Ends by the reason that a server gives, in lower case."""
+"""Ends by the reason that a server gives, in lower case and with `_` for `-`."""
 
 FAULTS: Mapping[str, End] = {
     "no reason": End("noticed", UNREPORTED),
@@ -76,7 +79,7 @@ def end_for(reason: JSON) -> End:
         return FAULTS["no reason"]
     if not isinstance(reason, str) or len(reason) > MAX_REASON:
         raise TypeError(f"finish_reason must be a short text, got {type(reason).__name__}")
-    end = REASONS.get(reason) or REASONS.get(reason.lower())
+    end = REASONS.get(reason) or REASONS.get(reason.lower().replace("-", "_"))
     if end is None:
         return UNKNOWN._replace(finish=reason)
     if end.outcome == "retried":

@@ -1,5 +1,6 @@
 """Models without weights: user functions from request to response, and the dummy."""
 
+import dis
 import hashlib
 import inspect
 import time
@@ -20,11 +21,11 @@ from assay.records import (
     Text,
     messages_to_plain,
 )
-from assay.user_code import UserCodeError, user_code
+from assay.user_code import UserCodeError, is_overridden, user_code
 
 PIECE_SECONDS = 0.001
-METHODS = ("answer", "chat_template", "count_tokens")
-"""The methods that a run calls."""
+METHODS = ("answer", "chat_template", "count_tokens", "_answer", "_respond", "_scripted")
+"""The methods that a run calls, and those that these call."""
 
 
 class Scripted:
@@ -63,8 +64,9 @@ class Scripted:
 
     @property
     def identity(self) -> str:
-        """What was given, or the digest of its functions; with methods that were set on this object: its answers are theirs."""
-        methods = [vars(self)[name] for name in METHODS if name in vars(self)]
+        """What was given, or the digest of its functions; with methods of a subclass or set on this object: its answers are
+        theirs."""
+        methods = [getattr(self, name) for name in METHODS if is_overridden(self, name, Scripted)]
         return f"{self._given} {_identity(*methods)}" if methods else self._given
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
@@ -113,14 +115,33 @@ class Scripted:
 def _identity(*functions: Callable[..., object] | None) -> str:
     """Digest of the functions' source, or of the bytecode of one without. A callable without either is identified by its
     `repr`: where that has a memory address, no run resumes on it."""
-    parts = []
-    for function in functions:
-        code = getattr(function, "__code__", None)
-        try:
-            parts.append(inspect.getsource(function) if function is not None else "")
-        except (OSError, TypeError):
-            parts.append(repr((code.co_code, code.co_consts)) if code is not None else repr(function))
+    parts = [_code(function) if function is not None else "" for function in functions]
     return f"scripted {digest(repr(parts).encode())}"
+
+
+def _code(function: Callable[..., object], seen: frozenset[object] = frozenset()) -> str:
+    """The source of a function, or what else identifies it, with what it captured: two of one source may answer otherwise."""
+    code = getattr(function, "__code__", None)
+    try:
+        written = inspect.getsource(function)
+    except (OSError, TypeError):
+        written = repr((code.co_code, code.co_consts)) if code is not None else repr(function)
+    captured = _captured(function, seen | {code}) if code is not None and code not in seen else {}
+    return repr((written, captured)) if captured else written
+
+
+def _captured(function: Any, seen: frozenset[object]) -> dict[str, str]:
+    """Texts, numbers and functions from around a function, and its defaults, by name. Other objects may have an address in
+    their `repr`, and a variable that the function itself changes is a count, say: a model that is made again is the same."""
+    changed = {step.argval for step in dis.get_instructions(function.__code__) if step.opname == "STORE_DEREF"}
+    values = inspect.getclosurevars(function).nonlocals
+    known = {name: value for name, value in values.items() if name not in changed}
+    known |= {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    return {
+        name: _code(value, seen) if inspect.isfunction(value) else repr(value)
+        for name, value in known.items()
+        if inspect.isfunction(value) or isinstance(value, str | bytes | int | float)
+    }
 
 
 class Dummy:

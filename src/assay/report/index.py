@@ -26,14 +26,14 @@ from assay.records import AnyJSON, JSONObject, ScoreKey
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, step_of
 from assay.runs.files import open_file
 from assay.runs.folder import MANIFEST, RESULTS, SCORED
-from assay.runs.labels import LABELS, OLD_LABELS
+from assay.runs.labels import LABELS
 from assay.runs.lease import NAME as LOCK
 from assay.runs.notes import NOTES
 from assay.runs.run import DEEPEST, RUNNING, ResultRow, find_runs, holds_run
 from assay.version import __version__
 
 INDEX, FORMAT = ".assay-index", 3
-STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, OLD_LABELS, NOTES, SCORED)
+STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, NOTES, SCORED)
 """The files and the folder of a run that an entry depends on."""
 READS = 4
 """How often a run is read whose files change meanwhile: the manifest of one state and the results of the next look damaged."""

@@ -221,7 +221,7 @@ NOT_LIVE = LiveProgress()
 
 
 def read_live(path: Path) -> LiveProgress:
-    """The progress of a run that another process writes; of an older version, or a damaged one, nothing."""
+    """The progress of a run that another process writes; of another version, or a damaged one, nothing."""
     return LiveProgress(read_progress(path))
 
 

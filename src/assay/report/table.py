@@ -180,7 +180,7 @@ def _label(path: Sequence[str], row: ResultsJSON) -> str:
 
 
 def _failed(own: ResultsJSON, row: ResultsJSON) -> str:
-    """The number of failed documents of a row, with `*` where it is incomplete; in runs before 0.2, of its task."""
+    """The number of failed documents of a row, with `*` where it is incomplete; else of its task or group."""
     counted = row if "failed" in row else own
     return f"{counted['failed']}*" if counted.get("incomplete") else str(counted["failed"])
 

@@ -180,10 +180,8 @@ def _sealed(key: bytes, line: bytes) -> bytes:
 
 
 def _verified(key: bytes, stored: bytes) -> bytes:
-    """The line that was sealed; a ValueError where it is damaged. Lines of version 0.1 have no checksum."""
+    """The line that was sealed; a ValueError where it is damaged."""
     line, seal = stored[:-_SEALED], stored[-_SEALED:]
-    if not seal.startswith(_SEAL[:6]):
-        return stored
     if seal != _SEAL % zlib.crc32(key + line):
         raise ValueError("its content does not match its checksum")
     return line

@@ -35,14 +35,10 @@ def write_frames(lines: Iterable[bytes], file: BinaryIO) -> None:
         file.write(_frame(block))
 
 
-def has_frames(path: Path) -> bool:
-    """Whether a file was written so; version 0.1 wrote one zstd stream without checksums."""
-    with open_file(path) as file:
-        return file.read(4) == _MAGIC[:4]
-
-
 def read_frames(path: Path) -> Iterator[bytes | int]:
     """The lines of a file; in place of a damaged frame the number of lines it had (1 where that is not known, either)."""
+    if not path.stat().st_size:
+        return  # an empty file cannot be mapped
     with open_file(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         at = 0
         while at < len(data):

@@ -108,8 +108,8 @@ def with_checksum(indented: bytes) -> bytes:
 
 
 def verify_json(data: bytes) -> str:
-    """Return the checksum of such JSON; a ValueError if it does not match. JSON of version 0.1, or that another program
-    wrote, has none: then it is empty."""
+    """Return the checksum of such JSON; a ValueError if it does not match. JSON that another program wrote has none: then
+    it is empty."""
     size = len(_SEAL % 0)
     inside, seal = data[:-size], data[-size:]
     if not _SEALED.fullmatch(seal):

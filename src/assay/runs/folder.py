@@ -24,7 +24,6 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.redaction import is_same
 from assay.runs import journal, lease
 from assay.runs.files import (
     CHECKSUM,
@@ -42,7 +41,7 @@ from assay.runs.lease import NAME as LOCK
 from assay.runs.lease import Lease
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import SampleWriter, file_name, written_checksum
-from assay.runs.validation import FORMAT, newer_format, wrong_manifest, wrong_results
+from assay.runs.validation import FORMAT, other_format, wrong_manifest, wrong_results
 from assay.similar import nearest
 
 JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
@@ -51,7 +50,6 @@ WAS_CUT_OFF = "was_cut_off"
 """The key of the manifest of a run of which a process was killed or stopped before its end."""
 CUT_OFF = ("running", "interrupted", "stopped")
 """Status of a run whose process was killed or stopped: what the server was asked in its last moment is not known."""
-OWNERLESS, DAY = re.compile(r"\.part-[a-z0-9_]{8}"), 86_400.0
 LINK_OUTSIDE = "is a link that leads out of the folder of the run, and links are not followed"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
@@ -69,8 +67,8 @@ class NoRun(RunError):
     """A folder holds no run."""
 
 
-class NewerRun(RunError):
-    """A run was written by a later version of assay."""
+class OtherFormat(RunError):
+    """A run has another format than this version of assay reads."""
 
 
 def no_run(path: Path, what: str = "the folder holds no run") -> Problem:
@@ -289,7 +287,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
     try:
         make_folder(path)
         known = _known(path, force)
-        if known is not None and not is_same(known.get("spec"), spec):
+        if known is not None and known.get("spec") != spec:
             if not force:
                 raise RunError([_other_run(path, known.get("spec") or {}, spec)])
             Lease(path).release()  # not from under a run that is going on
@@ -387,7 +385,7 @@ def _known(path: Path, force: bool) -> JSONDict | None:
     that, a damaged one is as good as another run's where that is moved aside."""
     try:
         manifest = read_file(path / MANIFEST)
-    except NewerRun:
+    except OtherFormat:
         if not force:
             raise
         return {"spec": None}
@@ -404,7 +402,7 @@ def manifest_from_journal(path: Path) -> JSONDict:
     try:
         manifest = read_header(path / journal.NAME)
     except JournalError as error:
-        raise NewerRun(error.problems) from None
+        raise OtherFormat(error.problems) from None
     except OSError:
         return {}
     if manifest is None or wrong_manifest(manifest):
@@ -419,8 +417,8 @@ def read_file(path: Path, checksum: str = "") -> JSONDict:
     try:
         data = read_bytes(path)
         content = orjson.loads(data)
-        if newer := newer_format(content):
-            raise NewerRun([Problem(Place(str(path)), newer, "update assay")])
+        if what := other_format(content):
+            raise OtherFormat([Problem(Place(str(path)), what, "use the version of assay that wrote it")])
         what = wrong_manifest(content) if path.name == MANIFEST else wrong_results(content)
         known = verify_json(data)
         if known and checksum and known != checksum:
@@ -493,7 +491,8 @@ def environment() -> JSONDict:
 
 def git_state() -> JSONDict | None:
     """Return the commit of the working directory and whether it has changes; None outside of a repository."""
-    command = ["git", "status", "--porcelain=v2", "--branch"]
+    # else it would write the index, and leave its lock behind where the time is over
+    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
     try:
         lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
@@ -566,14 +565,9 @@ def staging_folder(folder: Path) -> Iterator[Path]:
 
 
 def _is_stale(part: Path, host: str) -> bool:
-    """Whether the process that made a staging folder is dead; version 0.1 did not name it, so there a day must have passed."""
+    """Whether the process of this machine that made a staging folder is dead; of other machines nothing is known."""
     owner = part.name.removeprefix(f".part-{host}-").partition("-")[0]
-    if owner.isdecimal():
-        return not _lives(int(owner))
-    try:
-        return OWNERLESS.fullmatch(part.name) is not None and time.time() - part.lstat().st_mtime > DAY
-    except OSError:
-        return False
+    return owner.isdecimal() and not _lives(int(owner))
 
 
 def _lives(process: int) -> bool:

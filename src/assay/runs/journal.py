@@ -3,8 +3,8 @@
 A line is found by its key. An answered request is not sent again: not in this run, not after it was killed. Tool calls have
 two lines, an intent before they begin and their result; a finished record of a graph has one.
 
-Format 2: the first line is a header with the run's manifest; every line ends in the CRC32 of the text before it. A damaged
-line is ignored and counted. Format 1 (version 0.1) has neither header nor checksums, and is read as it is.
+The first line is a header with the format and the run's manifest; every line ends in the CRC32 of the text before it. A
+damaged line is ignored and counted.
 """
 
 import logging
@@ -18,7 +18,6 @@ from binascii import hexlify
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -38,11 +37,11 @@ from assay.records import (
     Text,
     Usage,
 )
-from assay.runs.compression import has_frames, read_frames, write_frames
+from assay.runs.compression import read_frames, write_frames
 from assay.runs.files import new_file, open_file, sync_folder
 from assay.runs.key_index import KeyIndex
 from assay.runs.outcomes import KeptRecord, kept_record, kept_result, kept_way, read_record, read_result
-from assay.runs.validation import FORMAT, newer_format
+from assay.runs.validation import FORMAT, other_format
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
@@ -139,15 +138,16 @@ class Journal:
     def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:
         """Write responses down, all in one write: from then on they survive the end of this process."""
         who = b"" if role == "model" else b',"m":%s' % orjson.dumps(role)
-        lines, offset = [], self._end
-        crc32, put = zlib.crc32, self._index.put
+        lines, offsets, offset = [], dict[bytes, int](), self._end
+        crc32 = zlib.crc32
         for key, response in answered:
             inside = b'{"k":"%s",%s%s' % (hexlify(key), to_line(response), who)
             line = b'%s,"c":"%08x"}\n' % (inside, crc32(inside))  # `sealed`, without a call for every response
             if not isinstance(response, Failed):
-                put(key, offset)
+                offsets[key] = offset
             lines.append(line)
             offset += len(line)
+        self._index.put_all(offsets)
         self._write(b"".join(lines))
 
     @property
@@ -184,9 +184,8 @@ class Journal:
                 self._index.put(key, self._end + size)
             elif key is not None or self._earlier or not _is_failure(line.entry):
                 continue
-            text = line.text if is_intact(line.text) else sealed(line.text.rstrip()[:-1])
-            block.append(text)
-            size += len(text)
+            block.append(line.text)
+            size += len(line.text)
             if size > _BLOCK:
                 self._write(b"".join(block))
                 block, size = [], 0
@@ -414,33 +413,30 @@ def lines(path: Path) -> Iterator[JournalLine]:
         with open_file(path) as plain:
             yield from _entries((line for line in plain if line.endswith(b"\n")), path)
     elif _packed(path).exists():
-        yield from _entries(_packed_lines(_packed(path)), path)
+        yield from _entries(read_frames(_packed(path)), path)
 
 
 def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[JournalLine]:
-    """Parse lines. A checksum must be right where there is one, and there must be one where the header announces it."""
-    iterator = iter(texts)
-    first = list(islice(iterator, 2))  # the header may be the one that is damaged
-    has_seals = any(isinstance(each, bytes) and _entry(each, has_seals=True) is not None for each in first)
-    for number, text in enumerate(chain(first, iterator)):
+    """Parse lines; a header of another format is a JournalError."""
+    for number, text in enumerate(texts):
         if isinstance(text, int):
             yield JournalLine(b"", None, text)
             continue
-        entry = _entry(text, has_seals)
-        if number == 0 and entry is not None and (newer := newer_format(entry)):
-            raise JournalError([Problem(Place(str(path)), newer, "update assay")])
+        entry = _entry(text)
+        if number == 0 and entry is not None and (what := other_format(entry)):
+            raise JournalError([Problem(Place(str(path)), what, "use the version of assay that wrote it")])
         yield JournalLine(text, entry, lost=int(entry is None))
 
 
-def _entry(line: bytes, has_seals: bool) -> JSONObject | None:
-    is_sealed = is_intact(line)
-    if has_seals and not is_sealed:
+def _entry(line: bytes) -> JSONObject | None:
+    """What a line holds; None where it is damaged."""
+    if not is_intact(line):
         return None
     try:
         entry = orjson.loads(line)
     except ValueError:
         return None
-    if not isinstance(entry, dict) or ("c" in entry and not is_sealed):
+    if not isinstance(entry, dict):
         return None
     is_known = "format" in entry or INTENT in entry or DONE in entry or _key(entry) is not None
     return entry if is_known else None
@@ -478,29 +474,13 @@ def _packed(path: Path) -> Path:
     return path.with_name(f"{path.name}.zst")
 
 
-def _packed_lines(path: Path) -> Iterator[bytes | int]:
-    if has_frames(path):
-        yield from read_frames(path)
-        return
-    import pyarrow as pa
-
-    rest = b""
-    try:
-        with pa.input_stream(str(path), compression="zstd") as packed:
-            while block := packed.read(_BLOCK):
-                *whole, rest = (rest + block).split(b"\n")
-                yield from (line + b"\n" for line in whole)
-    except OSError:  # of a stream without frames nothing behind the damage can be read
-        yield 1
-
-
 def _unpack(path: Path) -> int:
     """Put a compressed journal back as it was; the number of lines that are lost."""
     if path.exists() or not _packed(path).exists():
         return 0
     lost = 0
     with new_file(path) as part, part.open("wb") as plain:
-        for line in _packed_lines(_packed(path)):
+        for line in read_frames(_packed(path)):
             if isinstance(line, int):
                 lost += line
             else:
@@ -513,7 +493,7 @@ def _unpack(path: Path) -> int:
 def to_line(response: Response) -> bytes:
     """A response and what it took, as the inside of a JSON object."""
     if type(response) is Likelihood and response[2:] == NOTHING_MORE:  # as most are
-        return b'"r":%s' % orjson.dumps(response[:2])
+        return b'"r":' + orjson.dumps(response[:2])
     plain = b'"r":%s' % orjson.dumps(_plain(response))
     if isinstance(response, Failed):
         return plain

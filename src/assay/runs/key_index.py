@@ -2,6 +2,7 @@
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Mapping
 
 RECENT, SHARE = 32_768, 64
 """Entries that are held in a dict, at ten times the memory, before they are sorted in among the others: so many, or this
@@ -37,7 +38,10 @@ class KeyIndex:
         return self._offsets[at] if at < end and self._keys[at] == number else None
 
     def put(self, key: bytes, offset: int) -> None:
-        self._recent[key] = offset
+        self.put_all({key: offset})
+
+    def put_all(self, offsets: Mapping[bytes, int]) -> None:
+        self._recent.update(offsets)
         if len(self._recent) >= RECENT and len(self._recent) * SHARE >= len(self._keys):
             self._sort_in()
 

@@ -1,7 +1,7 @@
 """Labels that people gave to documents of a run: `labels.jsonl` beside the run's own files, a sealed line for each.
 
 The run's files stay as they were written, and no number that labels correct is stored. `Run.results` has such rows beside the
-judge's, computed when they are read: `llm_judge_corrected`. Version 0.2 wrote `labels.json`, which is read, too.
+judge's, computed when they are read: `llm_judge_corrected`.
 """
 
 import math
@@ -18,20 +18,20 @@ import orjson
 
 from assay.config.row_names import row_key, row_name, stderr_name
 from assay.errors import Place, Problem
-from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
-from assay.runs.files import read_bytes, verify_json
+from assay.records import JSONDict, JSONObject, ScoreKey
+from assay.runs.files import read_bytes
 from assay.runs.folder import RunError
 from assay.runs.journal import is_intact, sealed
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
-from assay.runs.validation import Check, count, each, fields, listed, number, optional, pair, text
+from assay.runs.validation import Check, count, fields, listed, number, optional, pair, text
 
 try:
     import fcntl
 except ImportError:  # where there is none, appending in one write must do
     fcntl = None  # type: ignore[assignment]
 
-LABELS, OLD_LABELS = "labels.jsonl", "labels.json"
+LABELS = "labels.jsonl"
 SUFFIX = "_corrected"
 
 
@@ -65,8 +65,6 @@ class TaskLabels:
     people: Mapping[str, Mapping[int, float]]
     answers: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     """By document the digest of the answer that was labelled, and the checksum of the file of samples then."""
-    judge: Mapping[str, float] = field(default_factory=dict)
-    """Of version 0.2: the values of the judge's rows when labels were labels."""
     stale: int = 0
     """Labels that are left out: they are about other answers."""
 
@@ -158,11 +156,6 @@ LINE: Check = fields({
     "task": text, "doc": count, "label": optional(number), "by": text, "rows": listed(text), "scale": pair, "bounds": pair,
     "answer": text, "samples": text, "at": text,
 }, "task", "doc", "label", "by", "rows", "scale", "bounds")  # fmt: skip
-OLD_ROW = fields({"judge": number})
-OLD_TASK = fields({
-    "rows": listed(text), "scale": pair, "bounds": pair, "labels": each(number), "corrected": each(OLD_ROW),
-}, "rows", "scale", "bounds", "labels")  # fmt: skip
-OLD_LAYOUT: Check = fields({"tasks": each(OLD_TASK)}, "tasks")
 
 
 def read_labels(folder: Path) -> dict[str, TaskLabels]:
@@ -170,7 +163,7 @@ def read_labels(folder: Path) -> dict[str, TaskLabels]:
 
     Labels of a task that are about other rows than the latest are left out.
     """
-    tasks = _read_old(folder / OLD_LABELS)
+    tasks: dict[str, TaskLabels] = {}
     for label in _read_lines(folder / LABELS):
         tasks[label.task] = _with(tasks.get(label.task), label)
     return {task: about for task, about in tasks.items() if about.labels}
@@ -231,37 +224,11 @@ def _damaged(path: Path, what: str, line: int = 0) -> RunError:
     return RunError([Problem(place, f"the file is damaged: {what}", fix)])
 
 
-def _read_old(path: Path) -> dict[str, TaskLabels]:
-    try:
-        data = read_bytes(path)
-        wrong = "" if verify_json(data) else "it does not end in a checksum"
-        content = orjson.loads(data)
-        wrong = wrong or OLD_LAYOUT(content)
-        tasks = {} if wrong else {task: _old_task(about) for task, about in content["tasks"].items()}
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        wrong = error.strerror or str(error)
-    except (ValueError, TypeError) as error:  # an end of a scale may be missing
-        wrong = str(error)
-    if wrong:
-        raise _damaged(path, wrong)
-    return tasks
-
-
-def _old_task(about: JSONObject) -> TaskLabels:
-    labels = {int(document): float(label) for document, label in about["labels"].items()}
-    judge = {row: own["judge"] for row, own in about.get("corrected", {}).items() if "judge" in own}
-    return TaskLabels(about["rows"], _ends(about["scale"]), _ends(about["bounds"]), {"": labels}, judge=judge)
-
-
 # ---- validity
 
 
-def current_labels(labels: TaskLabels, values: JSONObject, file: SampleFile | None) -> TaskLabels:
-    """The labels that are about the answers of a file of samples. `values` are those of the rows of the task now."""
-    if any(not _is_current(values.get(row), before) for row, before in labels.judge.items()):
-        labels = _without(labels, set(labels.people.get("", {})))  # of version 0.2, which did not note the answers
+def current_labels(labels: TaskLabels, file: SampleFile | None) -> TaskLabels:
+    """The labels that are about the answers of a file of samples."""
     if file is None:
         return labels
     doubtful = {document for document, (_, checksum) in labels.answers.items() if checksum != file.checksum}
@@ -319,7 +286,3 @@ def _add(whole: JSONDict, section: str, name: str, corrected: Mapping[str, JSONO
             row["sample_count"] = {**row["sample_count"], row_name(corrected_row): about["n"]}
     whole["results"][name], whole["assay"][section][name] = row, {**own, "rows": rows}
     whole["higher_is_better"][name] = better
-
-
-def _is_current(value: AnyJSON, judge: float) -> bool:
-    return isinstance(value, int | float) and math.isclose(float(value), judge, rel_tol=1e-9, abs_tol=1e-12)

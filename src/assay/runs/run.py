@@ -1,7 +1,7 @@
 """Reads a run folder. Nothing else opens manifest.json, results.json, samples or responses to read them.
 
-Opening reads the manifest alone; everything else is read at its first use, and once. Runs of version 0.1, imported runs,
-scorings of a run (`RUN/scored/001`) and runs that have not finished have the same interface.
+Opening reads the manifest alone; everything else is read at its first use, and once. Imported runs, scorings of a
+run (`RUN/scored/001`) and runs that have not finished have the same interface.
 """
 
 import math
@@ -22,7 +22,7 @@ from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.late import late
 from assay.records import AnyJSON, JSONObject, ScoreKey
-from assay.redaction import is_same, without_secrets
+from assay.redaction import without_secrets
 from assay.runs import journal
 from assay.runs.folder import (
     CHECKSUMS,
@@ -82,7 +82,7 @@ class ResultRow:
     named_values: Mapping[str, Any] | None = None
     """Values by name, where an aggregation gives more than one."""
     failed: int = 0
-    """How many documents failed in this row; of runs before 0.2, in its task."""
+    """How many documents failed in this row; where it does not count its own, in its task or group."""
     is_incomplete: bool = False
     """Whether too many of them failed."""
     bounds: tuple[float, float] | None = None
@@ -90,7 +90,7 @@ class ResultRow:
     influences: Mapping[tuple[str, ScoreKey], float] | None = None
     """Of a group: how far it moves with each row of its tasks; None where that was not noted."""
     method: str = ""
-    """The way its interval was made; nothing in older runs."""
+    """The way its interval was made; nothing where it has none."""
     scale: Bounds | None = None
     """The least and the greatest value it can have, where they are known."""
     note: str = ""
@@ -136,7 +136,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, *, follow_links: bool = True) -> "Run":
-        """Open the run in a folder or at a URL; a RunError where there is none, a damaged one, or one of a later format.
+        """Open the run in a folder or at a URL; a RunError where there is none, a damaged one, or one of another format.
 
         A lost manifest is rebuilt from the header of the journal. Without `follow_links`, a run with files outside of its
         folder is refused.
@@ -162,7 +162,7 @@ class Run:
         return read_file(self.path / RESULTS, self._checksum(RESULTS))
 
     def _checksum(self, file: str) -> str:
-        """The checksum that the manifest has for a file; empty while the run is at work, and of version 0.1."""
+        """The checksum that the manifest has for a file; empty while the run is at work."""
         return str(mapping(self.manifest.get(CHECKSUMS)).get(file, ""))
 
     @cached_property
@@ -334,11 +334,7 @@ class Run:
     @cached_property
     def labels(self) -> Mapping[str, TaskLabels]:
         """The labels that people gave, by task; those about other answers are left out."""
-        values = mapping(self.written.get("results"))
-        return {
-            task: current_labels(about, mapping(values.get(task)), self.sample_file(task))
-            for task, about in read_labels(self.path).items()
-        }
+        return {task: current_labels(about, self.sample_file(task)) for task, about in read_labels(self.path).items()}
 
     # ---- samples and responses
 
@@ -390,7 +386,7 @@ class Run:
         if file is None:
             what = f"no samples of a task named {task!r}"
             raise RunError([Problem(Place(str(self.path)), what, did_you_mean(task, self.tasks))])
-        known = file.table_names
+        known = file.names
         for unknown in (name for name in columns or () if name not in known):
             raise RunError([Problem(Place(str(file.path)), f"no column {unknown!r}", did_you_mean(unknown, known))])
         chosen = known if columns is None else columns
@@ -548,7 +544,7 @@ def output_folder(runs_dir: Path, spec: JSONObject, model: str, tasks: Sequence[
     unfinished = [
         (manifest.get("created") or 0.0, path)
         for path, manifest in _manifests(runs_dir)
-        if is_same(manifest.get("spec"), written_spec) and manifest.get("status") != COMPLETE and not is_held(path)
+        if manifest.get("spec") == written_spec and manifest.get("status") != COMPLETE and not is_held(path)
     ]
     return max(unfinished)[1] if unfinished else new_folder(runs_dir, model, tasks)
 

@@ -4,17 +4,14 @@ It covers what readers rely on. Unknown keys are ignored; known ones have the ty
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
-
-import orjson
+from collections.abc import Callable, Iterable, Mapping
 
 from assay.records import AnyJSON
 
 Check = Callable[[AnyJSON], str]
 """Describe what is wrong with a value, with its path (`.tasks.t.n must be a number, not a mapping`); empty where it is right."""
 FORMAT = 2
-"""The latest layout that is known here. What changed: docs/decisions/0018-format.md."""
+"""The layout that is written and read here: docs/decisions/0018-format.md."""
 DEEPEST = 60
 """Levels of a file: readers go down by calling themselves."""
 LATEST = 253_402_300_799
@@ -27,12 +24,12 @@ def wrong_manifest(value: AnyJSON) -> str:
     return _wrong(value, MANIFEST_LAYOUT)
 
 
-def newer_format(value: AnyJSON) -> str:
-    """That a manifest or a journal's header was written by a later version; nothing where it was not."""
+def other_format(value: AnyJSON) -> str:
+    """That a manifest or a journal's header has another format; nothing where it has ours."""
     written = value.get("format") if isinstance(value, dict) else None
-    if not isinstance(written, int) or isinstance(written, bool) or written <= FORMAT:
+    if not isinstance(written, int) or isinstance(written, bool) or written == FORMAT:
         return ""
-    return f"it has format {written}, and this version of assay reads 1 to {FORMAT}"
+    return f"it has format {written}, and this version of assay reads format {FORMAT}"
 
 
 def wrong_results(value: AnyJSON) -> str:
@@ -247,64 +244,3 @@ MANIFEST_LAYOUT = fields({
     "conditions": fields({"model": mapping}), "imported": listed(text), "left_out": listed(text), "scored": mapping,
     "plugins": each(text), "checksums": each(text),
 })  # fmt: skip
-
-
-# ---- columns of samples in format 1: texts that hold JSON
-
-NEEDED = frozenset(("doc_id", "doc", "target", "prompt", "requests", "responses", "prefix", "answers", "scores"))
-"""Columns that samples cannot be without; the others may be missing, or empty in some rows."""
-
-
-def _are_requests(value: AnyJSON) -> bool:
-    """The parts of each request beside the first context: texts, parameters, nothing."""
-    if not isinstance(value, list) or not all(type(request) is list for request in value):
-        return False
-    return all(part is None or type(part) in (str, dict, list) for request in value for part in request)
-
-
-_LIKELIHOOD = (float, int, type(None))
-_SAID = (str, *_LIKELIHOOD)
-
-
-def are_responses(value: AnyJSON) -> bool:
-    """Whether a value is, by request, what was answered: texts, likelihoods, likelihoods with whether they are the greatest."""
-    if type(value) is not list:
-        return False
-    for responses in value:
-        if type(responses) is not list:
-            return False
-        for said in responses:
-            if type(said) is list:
-                if len(said) != 2 or type(said[1]) is not bool or type(said[0]) not in _LIKELIHOOD:
-                    return False
-            elif type(said) not in _SAID:
-                return False
-    return True
-
-
-JSON_COLUMNS: Mapping[str, Callable[[Any], bool]] = {
-    "doc": lambda value: isinstance(value, dict),
-    "target": lambda _: True,
-    "gold": lambda _: True,
-    "choices": lambda value: isinstance(value, list),
-    "requests": _are_requests,
-    "responses": are_responses,
-    "replies": lambda value: isinstance(value, list) and all(type(inner) is dict for inner in value),
-    "answers": lambda value: isinstance(value, dict) and all(type(inner) is list for inner in value.values()),
-    "scores": lambda value: isinstance(value, dict),
-}
-
-
-def wrong_column(name: str, values: Sequence[AnyJSON]) -> str:
-    """Describe what is wrong with a column of samples; empty where it is right. All its texts are parsed at once: that is quick."""
-    if name in NEEDED and None in values:
-        return f"the column {name} is empty in some rows"
-    if name not in JSON_COLUMNS:
-        return ""
-    texts = [value for value in dict.fromkeys(values) if value is not None]
-    try:
-        parsed = orjson.loads("[" + ",".join(texts) + "]")
-    except (TypeError, ValueError) as error:
-        return f"the column {name} is not JSON ({error})"
-    is_right = len(parsed) == len(texts) and all(map(JSON_COLUMNS[name], parsed)) and not _is_too_deep(parsed)
-    return "" if is_right else f"the column {name} has invalid values"

@@ -1,6 +1,7 @@
 """The Hugging Face hub, asked once whether it can be reached: offline, the library would try for every data set anew."""
 
 import os
+import re
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ NETWORK_ERRORS = frozenset(
 )
 """Names of classes that the hub's library, and those below it, raise where there is no connection."""
 T = TypeVar("T")
+_QUOTED = re.compile(r"(?<!\w)'[^']*'")
+"""The name of the data set in the library's words, which are shown for other data sets, too."""
 _faults: dict[str, str] = {}
 """By address why it cannot be reached; empty where it could. Asked once per process."""
 
@@ -35,7 +38,7 @@ def from_hub(place: str, load: Callable[[], T]) -> T:
         except UserCodeError as error:
             if not _is_of_network(error.__cause__):
                 raise
-            _faults[address] = str(error.__cause__)[:MAX_REASON]
+            _faults[address] = _QUOTED.sub("a data set", str(error.__cause__))[:MAX_REASON]
     try:
         with _offline(), user_code(place):
             return load()

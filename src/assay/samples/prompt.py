@@ -424,7 +424,10 @@ class Prompter:
         target, choices = self._own.target(full), self._own.choice(full) if self._own.choice is not None else None
         prefix = self._own.prefix(full)
         questions: Sequence[Any] = choices or [] if self.multiple_inputs else [self._own.text(full)]
-        if not hasattr(questions, "__iter__") or not all(isinstance(question, str) for question in questions or [None]):
+        is_usual = type(questions) is list and {*map(type, questions)} == {str}
+        if not is_usual and not (
+            hasattr(questions, "__iter__") and all(isinstance(question, str) for question in questions or [None])
+        ):
             what = "doc_to_choice must be a list of texts" if self.multiple_inputs else "doc_to_text must be a text"
             raise RenderError(f"{what}, got {questions!r:.80}")
         return target, choices, prefix, questions, self._before(full)

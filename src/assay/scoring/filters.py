@@ -9,7 +9,7 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -41,18 +41,18 @@ def is_unfinished(response: Answer) -> bool:
     return isinstance(response, str) and response == UNFINISHED
 
 
-def contains(answers: Answer, mark: str) -> bool:
-    """Whether one of a document's answers is a mark like `[invalid]`; answers may be in lists of lists."""
+def marks_in(answers: Answer, marks: Collection[str]) -> set[str]:
+    """The marks like `[invalid]` among a document's answers, which may be in lists of lists."""
+    found: set[str] = set()
     if isinstance(answers, str):
-        return answers == mark
-    if not isinstance(answers, list | tuple):
-        return False
-    for answer in answers:  # a loop without calls: it looks at every answer of every document
-        if type(answer) is float or (type(answer) is tuple and answer and type(answer[0]) is float):
-            continue  # a log-likelihood
-        if contains(answer, mark):
-            return True
-    return False
+        if answers in marks:
+            found.add(answers)
+    elif isinstance(answers, list | tuple):
+        for answer in answers:  # a loop without calls: it looks at every answer of every document
+            if type(answer) is float or (type(answer) is tuple and answer and type(answer[0]) is float):
+                continue  # a log-likelihood
+            found |= marks_in(answer, marks)
+    return found
 
 
 NUMBER_AFTER_HASHES = r"#### (\-?[0-9\.\,]+)"
@@ -321,6 +321,8 @@ class Pipeline:
     single: bool
     selects: tuple[str, int] | None = None
     """The step that takes some of the repeats and leaves the others out, with how many it takes."""
+    only_takes_first: bool = False
+    """Whether it has no other step than `take_first`, as most have."""
 
     @property
     def is_batch(self) -> bool:
@@ -328,6 +330,8 @@ class Pipeline:
 
     def apply(self, responses: Sequence[list[Answer]], doc: Document) -> list[Answer]:
         """The answers to a document's requests."""
+        if self.only_takes_first and all(responses):
+            return [answers[0] for answers in responses]
         return [self._ended(answers) for answers in self.apply_to_all(responses, [doc] * len(responses))]
 
     def apply_to_all(self, responses: Sequence[list[Answer]], docs: Sequence[Document]) -> list[Answer]:
@@ -414,7 +418,8 @@ def build_pipeline(
     if problems:
         raise ConfigError(problems)
     single = bool(config.filter) and config.filter[-1].function == "take_first"
-    return Pipeline(config.name, tuple(steps), single, _selection(config))
+    only_takes_first = single and len(config.filter) == 1
+    return Pipeline(config.name, tuple(steps), single, _selection(config), only_takes_first)
 
 
 def _selection(config: FilterConfig) -> tuple[str, int] | None:

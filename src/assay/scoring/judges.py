@@ -14,7 +14,7 @@ from typing import NamedTuple
 from jinja2 import TemplateSyntaxError
 
 from assay.config.option import near_miss
-from assay.config.task import GENERATION_KEYS, TaskConfig
+from assay.config.task import GENERATION_KEYS, TaskConfig, template_slips
 from assay.errors import did_you_mean
 from assay.records import (
     LIMITS,
@@ -197,6 +197,8 @@ def _params(params: Params) -> JSONDict:
         near = near_miss(str(key), GENERATION_KEYS) if key not in GENERATION_KEYS else None
         if near:
             raise ValueError(f"gen_kwargs has no key {key!r}: did you mean {near!r}?")
+    for path, what, fix in template_slips(dict(params)):
+        raise ValueError(f"gen_kwargs: {'.'.join(map(str, path))}: {what}: {fix}")
     limits = LIMITS if any(key in params for key in LIMITS) else ()
     drawing = ("do_sample",) if "temperature" in params else ()
     return {**{key: value for key, value in PARAMS.items() if key not in (*limits, *drawing)}, **params}

@@ -364,7 +364,7 @@ def _scores(result: Result | Scores) -> ScoreDict:
 _NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
 GuardedCall = Callable[..., Any]
 """`call_user_code`, or the same with a clock."""
-_timed: GuardedCall = partial(timed, TIME_LIMIT)
+timed_call: GuardedCall = partial(timed, TIME_LIMIT)
 _NOTHING_ASKED: Mapping[int, Scores | Failed] = MappingProxyType({})
 
 
@@ -381,7 +381,7 @@ class ScoringLoop:
     """One for each filter; given by tasks that have no scorers."""
     adapt: "Callable[[ScoringLoop, ScoringStep, Scorer], ScoringStep] | None" = None
     """Changes a step: a class of the user's may create results and compute metrics itself."""
-    call: GuardedCall = _timed
+    call: GuardedCall = timed_call
     """Calls the scoring of one document; without a clock where that runs no code of users."""
     is_batch: bool = field(init=False, default=False)
     asks: bool = field(init=False, default=False)
@@ -450,7 +450,7 @@ class ScoringLoop:
         plans: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
             if step.ask is not None:
-                result = _result(step, document, answers[number], answers, _timed)
+                result = _result(step, document, answers[number], answers, timed_call)
                 plans[number] = result if isinstance(result, Failed) else answered(step.place, step.ask, result)
         return verdicts.together(plans)
 
@@ -488,7 +488,7 @@ class ScoringLoop:
                 self._together(step, documents, by_step[number], by_document)
                 if step.batch is not None
                 else [
-                    self._step(step, document, every_answer[number], every_answer, replies.get(number), _timed)
+                    self._step(step, document, every_answer[number], every_answer, replies.get(number), timed_call)
                     for document, every_answer, replies in zip(documents, by_document, asked, strict=True)
                 ]
             )
@@ -533,7 +533,7 @@ class ScoringLoop:
         """The rows of all documents by a step that scores them at once."""
         assert step.batch is not None
         results = [
-            _result(step, document, mine, every_answer, _timed)
+            _result(step, document, mine, every_answer, timed_call)
             for document, mine, every_answer in zip(documents, own, answers, strict=True)
         ]
         whole = [result for result in results if not isinstance(result, Failed)]
@@ -576,7 +576,7 @@ class ScoringLoop:
             return [
                 document.filtered[name]
                 if name in document.filtered
-                else _timed(place, pipeline.apply, document.responses, document.sample.doc)
+                else timed_call(place, pipeline.apply, document.responses, document.sample.doc)
                 for document in documents
             ]
 

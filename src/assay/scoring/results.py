@@ -260,8 +260,6 @@ def raw(request: Request, response: Response) -> Answer:
     """A response as filters and helper code see it: a text, a pair of log-likelihood and greedy, or a log-likelihood."""
     if isinstance(response, Text):
         return response.text
-    if type(request) is Loglikelihood and type(response) is Likelihood:  # as most are
-        return (response.value, response.greedy)
     assert isinstance(response, Likelihood), "failures never come this far"
     return response.value if isinstance(request, Rolling) else (response.value, response.greedy)
 
@@ -283,7 +281,11 @@ def calls_without_text(responses: Sequence[Response]) -> str:
 
 def grouped(requests: Iterable[Request], responses: Sequence[Response], repeats: int) -> list[list[Answer]]:
     """The responses of each request together: plans ask a request `repeats` times in a row."""
-    values = [raw(request, response) for request, response in zip(requests, responses, strict=True)]
+    pairs = zip(requests, responses, strict=True)
+    values: list[Answer] = [
+        response[:2] if type(request) is Loglikelihood and type(response) is Likelihood else raw(request, response)
+        for request, response in pairs
+    ]
     if repeats == 1:
         return [[value] for value in values]
     return [values[start : start + repeats] for start in range(0, len(values), repeats)]

@@ -145,6 +145,8 @@ def load_reward_model(reward_model_path: str | None = None, role: str = "reward"
 def globals_used(kind: type, but: str = "") -> Iterator[Any]:
     """The global values that the methods of a class name; those of the method `but` apart."""
     for owner in kind.__mro__:
+        if owner.__module__.startswith("assay."):
+            continue  # a class of ours has a hundred functions, and is asked for every task
         for name, each in vars(owner).items():
             if isinstance(each, FunctionType) and name != but and not each.__module__.startswith("assay."):
                 yield from (each.__globals__[used] for used in each.__code__.co_names if used in each.__globals__)

@@ -58,10 +58,10 @@ def kinds_of(kept: SampleRecord, directions: Directions) -> tuple[str, ...]:
 def _kinds(kept: SampleRecord, directions: Directions) -> Iterator[str]:
     if kept.failed:
         yield FAILED
-    finished = [reply.get("finish") for reply in kept.replies] if kept.replies is not None else ()
+    finished = {reply.get("finish") for reply in kept.replies} - {None, ""} if kept.replies is not None else frozenset()
     if "length" in finished or UNFINISHED in finished:
         yield TRUNCATED
-    if any(finish not in USUAL_FINISHES for finish in finished if finish):
+    if not finished <= USUAL_FINISHES:
         yield UNUSUAL_END
     texts = [text for responses in kept.responses for text in responses if isinstance(text, str)]
     if UNFINISHED not in finished and not all(map(str.strip, texts)) and _has_empty(kept):

@@ -228,6 +228,8 @@ def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Document)
 
 def check_choices(choices: Any, *, is_asked: bool) -> None:
     """Refuse choices that are not texts. Those that are not asked may be any collection of them, with gaps."""
+    if type(choices) is list and {*map(type, choices)} == {str}:  # as most are
+        return
     kinds, items = ((list, tuple), (str,)) if is_asked else ((Collection,), (str, type(None)))
     if not isinstance(choices, kinds) or not all(isinstance(choice, items) for choice in choices):
         raise RenderError(f"doc_to_choice must be a list of texts, got {choices!r:.80}")

@@ -28,8 +28,9 @@ from assay.records import (
     arguments,
 )
 from assay.runs.samples.records import SampleRecord
-from assay.scoring.filters import INVALID, contains
+from assay.scoring.filters import INVALID, marks_in
 from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
+from assay.scoring.metrics.table import READ_EVERY_LIKELIHOOD
 from assay.scoring.results import raw
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.board import Board
@@ -41,6 +42,9 @@ TRUNCATED = "cut off at the token limit"
 UNFINISHED_THINKING = "unfinished thinking"
 ODD_END = "with an unknown finish reason, or none"
 BOUNDED = "with a choice of which only an upper bound is known"
+UNKNOWN_LIKELIHOOD = (
+    "a log-likelihood is not known: its text is not among the most likely next tokens that the server reports"
+)
 SHORTENED = "to a prompt that lost its beginning"
 FEWER_EXAMPLES = "to a prompt with fewer examples"
 MARKS = {INVALID: "no match", UNFINISHED_MARK: UNFINISHED_THINKING}
@@ -75,6 +79,8 @@ class TaskRun:
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
     _together: list[tuple[AnsweredSample, ResponseDetails, str]] = field(default_factory=list)
     _known_directions: tuple[int, Mapping[str, bool | None]] | None = None
+    _bounded: set[int] = field(default_factory=set)
+    """Documents with a choice of which only an upper bound is known."""
 
     def samples(self) -> Iterator[Sample]:
         """The samples to ask about."""
@@ -111,7 +117,7 @@ class TaskRun:
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
         self.board.documents += 1
         if are_plain(responses) and not (sample.problem or sample.dropped):
-            self._score(sample, responses, None)
+            self._score(sample, responses, None, has_failure=False)
             return
         own = len(sample.requests) or len(responses)  # a graph's are all its own
         failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
@@ -132,9 +138,12 @@ class TaskRun:
         self._notice(sample, responses[:own])
         if details is not None and len(responses) > own:
             details = with_questions(details, own, _further_requests(self.runnable.plan(sample), responses))
-        self._score(sample, responses, details)
+        has_failure = any(isinstance(response, Failed) for response in responses)
+        self._score(sample, responses, details, has_failure=has_failure)
 
-    def _score(self, sample: Sample, responses: Sequence[Response], details: ResponseDetails) -> None:
+    def _score(
+        self, sample: Sample, responses: Sequence[Response], details: ResponseDetails, *, has_failure: bool
+    ) -> None:
         document = self.runnable.document(sample, responses)
         if self.runnable.repeats > 1 and not self.differ:
             self.differ = any(each != repeats[0] for repeats in document.responses for each in repeats)
@@ -143,7 +152,7 @@ class TaskRun:
             self._try_together()
         else:
             [scores] = self.runnable.score([document])
-            if not any(isinstance(response, Failed) for response in responses):
+            if not has_failure:
                 self._report_scores(scores)
             self._note(document, scores, details)
 
@@ -167,8 +176,11 @@ class TaskRun:
         if isinstance(scores, Failed):
             self._report(scores.reason, is_lost=True)
             return
-        reason = next((reason for each in scores for reason in each.failed.values()), "")
-        self._report(reason, is_lost=not any(each.values for each in scores))
+        failed = [each.failed for each in scores if each.failed]
+        if not failed:
+            self._report("", is_lost=False)
+            return
+        self._report(next(iter(failed[0].values())), is_lost=not any(each.values for each in scores))
 
     def _report(self, reason: str, *, is_lost: bool) -> None:
         if self.on_document is not None:
@@ -181,11 +193,14 @@ class TaskRun:
         column = self.runnable.cluster_column
         if column is not None:
             self.board.put_together(document.sample.doc_id, document.sample.doc.get(column))
+        if document.sample.doc_id in self._bounded:
+            scores = [without_bounds(filtered) for filtered in scores]
         for filtered in scores:
             self.board.add(document.sample.doc_id, filtered)
-            for mark, meaning in MARKS.items():
-                if contains(filtered.answers, mark):
-                    self.board.noticed[f"{meaning} by filter {filtered.filter}"] += 1
+            marks = marks_in(filtered.answers, MARKS)
+            for mark in MARKS if marks else ():
+                if mark in marks:
+                    self.board.noticed[f"{MARKS[mark]} by filter {filtered.filter}"] += 1
         reason = self.board.fail_rows(scores)
         self._put(SampleRecord(document.sample, document.responses, scores, self.runnable.repeats, reason, details))
 
@@ -211,6 +226,7 @@ class TaskRun:
                 kinds |= _kinds_of_text(response)
             elif isinstance(response, Likelihood) and response.is_bound:
                 kinds.add(BOUNDED)
+                self._bounded.add(sample.doc_id)
             if isinstance(response, Outcome) and response.noticed:
                 kinds |= {kind for kind, count in response.noticed.items() if count}
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
@@ -246,9 +262,7 @@ def unknown_choice(sample: Sample, responses: Sequence[Response]) -> str:
         return ""
     choices = sample.choices or ()
     if not choices or len(choices) > len(likelihoods) or any(each.is_bound for each in likelihoods[len(choices) :]):
-        return (
-            "a log-likelihood is not known: its text is not among the most likely next tokens that the server reports"
-        )
+        return UNKNOWN_LIKELIHOOD
     for sizes in ([1] * len(choices), [len(text) for text in choices], [len(text.encode()) for text in choices]):
         values = [each.value / max(size, 1) for each, size in zip(likelihoods, sizes, strict=False)]
         best = max(values)
@@ -258,6 +272,17 @@ def unknown_choice(sample: Sample, responses: Sequence[Response]) -> str:
                 " reports; likelihoods=generated needs choices of one token"
             )
     return ""
+
+
+def without_bounds(scores: FilterScores) -> FilterScores:
+    """The scores of a document with a choice of which only an upper bound is known: its most likely choice is, too, and what
+    metrics make of every log-likelihood is not."""
+    unknown = {metric for metric in scores.values if metric in READ_EVERY_LIKELIHOOD}
+    return scores._replace(
+        values={metric: value for metric, value in scores.values.items() if metric not in unknown},
+        repeats={metric: values for metric, values in scores.repeats.items() if metric not in unknown},
+        failed={**scores.failed, **dict.fromkeys(unknown, UNKNOWN_LIKELIHOOD)},
+    )
 
 
 FIRST_DOCUMENTS = 8
@@ -298,7 +323,10 @@ def _answers(requests: Sequence[Request], responses: Sequence[Response]) -> list
 
 def are_plain(responses: Sequence[Response]) -> bool:
     """Whether responses are log-likelihoods with nothing more to tell about them, as most of all there are."""
-    return all(type(response) is Likelihood and response[2:] == NOTHING_MORE for response in responses)
+    for response in responses:  # noqa: SIM110  # a generator takes twice as long, for every document
+        if type(response) is not Likelihood or response[2:] != NOTHING_MORE:
+            return False
+    return True
 
 
 def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONObject] | None:
@@ -343,7 +371,7 @@ def _verdict(response: Response) -> JSONDict:
 
 def _reply(response: Response) -> JSONDict:
     if isinstance(response, Failed):
-        return {"failed": response.reason, **({"trace": response.trace} if response.trace else {})}
+        return {"failed": response.reason}
     metadata = _end(response) if isinstance(response, Outcome) else {}
     if isinstance(response, Text):
         if response.finish:

@@ -15,7 +15,7 @@ from assay.records import Function, ScoreKey, UserValue
 from assay.samples.prompt import written_choices
 from assay.scoring.combined import own_bounds
 from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text, text_step
-from assay.scoring.loop import ScoringLoop
+from assay.scoring.loop import GuardedCall, ScoringLoop, timed_call
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS, make_scorer
 from assay.scoring.results import (
@@ -41,6 +41,7 @@ from assay.tasks.metrics import MetricBinder, bound_reductions
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
 from assay.tasks.task_methods import own_task, with_methods
+from assay.user_code import call_user_code
 
 T = TypeVar("T")
 
@@ -81,7 +82,29 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
     own = own_task(task, config, helpers)
     adapt = partial(with_methods, own, False) if own is not None else None
-    return ScoringLoop(pipelines, reading, task.name, adapt=adapt)
+    guard: GuardedCall = call_user_code if own is None and _is_arithmetic(config.output_type, pipelines) else timed_call
+    return ScoringLoop(pipelines, reading, task.name, adapt=adapt, call=guard)
+
+
+def _is_arithmetic(output_type: str, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> bool:
+    """Whether all that scores a document are our own metrics of log-likelihoods: no code of users, and no patterns.
+
+    Those need no clock, whose two system calls take longer than they do.
+    """
+    return output_type != GENERATE and all(
+        pipeline.only_takes_first
+        and type(scorer) is BY_OUTPUT[output_type]
+        and not scorer.own_reductions.added
+        and all(_is_own(metric, output_type) for metric in scorer.run_metrics(pipeline.name))
+        for pipeline, scorer in pipelines
+    )
+
+
+def _is_own(metric: Metric, output_type: str) -> bool:
+    """Whether a metric is one of the table as it is, without parameters and reductions."""
+    name = metric.of or metric.name
+    is_ours = name in METRICS and name not in METRICS.added
+    return is_ours and metric.compute is METRICS[name].functions.get(output_type) and not metric.reductions.added
 
 
 def _whole_scorer(task: Task, config: TaskConfig) -> tuple[Scorer, Sequence[Problem]]:

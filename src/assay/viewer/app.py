@@ -41,7 +41,7 @@ from assay.number_text import (
     format_trimmed,
 )
 from assay.report.plots import STYLE, Interval, interval_bar
-from assay.report.table import error_factor
+from assay.report.table import error_factor, is_logarithmic
 from assay.runs.run import ResultRow
 from assay.version import __version__
 from assay.viewer.compare_page import MAX_RUNS, ComparisonCache, compare_page, flips_page
@@ -319,7 +319,13 @@ def template_environment() -> jinja2.Environment:
         "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable, "rendered": rendered,
         "clock": format_clock, "short": format_trimmed, "money": format_money,
     }  # fmt: skip
-    environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}
+    environment.globals |= {
+        "url_for": url_for,
+        "task_url": task_url,
+        "bar": bar,
+        "is_logarithmic": is_logarithmic,
+        "version": __version__,
+    }
     return environment
 
 

@@ -70,7 +70,7 @@ def _spent(visited: NodeVisits) -> str:
 def _count_visits(
     samples: Samples, database: Database, prices: Mapping[str, Price | None]
 ) -> tuple[int, dict[str, NodeVisits]]:
-    """Count visits by node from the traces of the first records; runs of older versions have no traces."""
+    """Count visits by node from the traces of the first records."""
     visits: Counter[str] = Counter()
     records: Counter[str] = Counter()
     requests: Counter[str] = Counter()

@@ -103,31 +103,21 @@ class Database:
         return value
 
     def samples(self, file: SampleFile) -> SampleFile:
-        """Open a file of samples for queries. A file of format 1 is converted to format 2 first."""
-        name = f"{digest(f'{file.path}{file.path.stat().st_mtime_ns}'.encode())}.parquet"
-        converted = self._folder / name
-        self._note(file)
-        path = converted if converted.is_file() else file.as_format_2(converted)
-        if path == file.path:
-            return file
-        stored = SampleFile(path)
-        self._note(stored)
-        return stored
-
-    def _note(self, file: SampleFile) -> None:
-        """Share the metadata of a file with others who read it. One file too many, or a replaced one, needs a new connection."""
+        """Open a file of samples for queries: it shares its metadata with others who read it. One file too many, or a replaced one,
+        needs a new connection."""
         status = file.path.stat()
         stamp = status.st_mtime_ns, status.st_size, status.st_ino
         with self._lock:
             known, metadata = self._files.get(file.path, (None, None))
             if known == stamp:
                 file.use_metadata(metadata)
-                return
+                return file
         metadata = file.metadata
         with self._lock:
             if known is not None or len(self._files) >= MAX_FILES:
                 self._files, self._connection = {}, self._connected()
             self._files[file.path] = stamp, metadata
+        return file
 
     def snapshot(self, path: Path) -> Path | None:
         """Return a copy of a file that its writer replaces every second: a page sees one state of it. None where it is missing."""

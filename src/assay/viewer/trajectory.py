@@ -18,15 +18,11 @@ FENCED = re.compile(r"<<<(.+) ([0-9a-f]{32})>>>\n(?s:.*)\n<<<end of \1 \2>>>")
 
 
 class Step(NamedTuple):
-    """A node that a graph's record visited, with its conversation and time where they are known.
-
-    Version 0.1 stored no texts of a failed record: then `requests` is their number, and `failed` the reason.
-    """
+    """A node that a graph's record visited, with its conversation, and its time where that is known; `failed` is the reason."""
 
     node: str
     turns: Sequence[ChatTurn]
     seconds: float | None
-    requests: int = 0
     failed: str = ""
     tokens: tuple[int, int] | None = None
     """Tokens read and written by its models."""
@@ -47,7 +43,7 @@ def steps_of(row: StoredSample, prices: Mapping[str, Price | None] | None = None
         seconds = sum(each[2] for each in usages) if usages else None
         price = (prices or {}).get(node)
         cost = sum(price.of(Usage(*each)) for each in usages) if price is not None and usages else None
-        steps.append(Step(node, turns_of(said), seconds, len(numbers), redacted_text(reason), tokens, cost))
+        steps.append(Step(node, turns_of(said), seconds, redacted_text(reason), tokens, cost))
     if row.failed and steps and not any(step.failed for step in steps):  # no request did: the last node it reached
         steps[-1] = steps[-1]._replace(failed=redacted_text(row.failed))
     return steps

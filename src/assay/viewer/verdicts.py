@@ -17,7 +17,7 @@ MODEL_NAMES = ("pretrained", "model", "path")
 
 
 class VerdictView(NamedTuple):
-    """One verdict. `score` is as the judge wrote it; `question` is empty where an older version stored none."""
+    """One verdict. `score` is as the judge wrote it."""
 
     role: str
     model: str

@@ -14,7 +14,6 @@ from assay.exchange.inspect.exporter import ASSAY_KEY, FLOAT, scorer_name, score
 from assay.exchange.inspect.log_file import InspectLog, read_log
 from assay.records import AnyJSON, FilterScores, Generate, JSONDict, JSONObject, Request, Sample, ScoreKey
 from assay.redaction import redacted, redacted_text
-from assay.runs.samples import format_1
 from assay.runs.samples.reader import sample_record
 from assay.runs.samples.records import SampleRecord, StoredRequest, StoredSample
 
@@ -298,9 +297,7 @@ def _moment(text: AnyJSON) -> float | None:
 
 
 def unmarked_sample(stored: JSONObject) -> StoredSample:
-    """The row that a log keeps. Logs of version 0.1 keep rows of format 1."""
-    if "kind" not in stored:
-        return format_1.row_of(stored)
+    """The row that a log of ours keeps."""
     values = _unmarked(stored)
     own = {
         "requests": [StoredRequest(*each) for each in values["requests"]],

@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 60.0
 """A connection that nobody used for so long is closed."""
-REST_SECONDS, MIN_REST_SECONDS = 1.0, 0.1
-"""Rest of a connection between two requests: the first while fewer than `spare` rest, the second always."""
+REST_SECONDS, MIN_REST_SECONDS = 10.0, 0.1
+"""Rest of a connection between two requests: the first while fewer than `spare` rest, the second always. A proxy that asks its
+server twice answers seconds after its first answer, and nothing tells such an answer from that of the next request."""
 MAX_SPARE = 256
-"""Connections that rest: at 2,500 requests a second, which is more than a client sends, each rests for a tenth of a second."""
+"""Connections that rest: up to 25 requests a second each rests for all of `REST_SECONDS`, at 2,500 for a tenth of a second."""
 HARMLESS = re.compile(rb"\r?\n?(HTTP/1\.[01] 408\b|(\r?\n)*$)")
 """What some servers send on an idle connection: the reason why they close it, or the end of a line."""
 KEEP_ALIVE = re.compile(r"(?i)\btimeout *= *(\d{1,6})")

@@ -353,8 +353,8 @@ class OpenAI(OpenAIServer):
         self.max_length = client.max_length = self.max_length or (loaded.max_length if loaded is not None else None)
         self.can = Can(chat=loaded is not None, rolling=likelihoods != "generated", samples=self.samples)
 
-    def _identity_with(self, address: str | None, reply: str | None) -> str:
-        return f"{super()._identity_with(address, reply)} {self._tokenizer.identity if self._tokenizer is not None else ''}"
+    def _identity_with(self, reply: str | None) -> str:
+        return f"{super()._identity_with(reply)} {self._tokenizer.identity if self._tokenizer is not None else ''}"
 
     async def __aenter__(self) -> "OpenAI":
         await super().__aenter__()

@@ -150,9 +150,17 @@ def error_message(text: str) -> str:
 # OpenAI's protocol
 
 
+def _error_of(answer: ServerObject) -> ServerJSON:
+    """The error that an answer or event of any protocol reports beside what else it has; None where it has none.
+
+    `object: error` is vLLM's before 0.10, in streams, too.
+    """
+    return answer.get("error") or answer.get("errors") or (answer if answer.get("object") == "error" else None)
+
+
 def refuse_error(answer: ServerObject) -> None:
     """Raise the error that an answer reports, whatever else it has."""
-    error = answer.get("error")
+    error = _error_of(answer)
     if error:
         raise RetryableError(f"{FAULTS['error beside the answer'].sentence}: {error_message(json.dumps(error))}")
 
@@ -345,12 +353,15 @@ def add_anthropic_event(draft: Draft, event: ServerObject) -> bool:
 
 def _refuse_anthropic_error(answer: ServerObject) -> None:
     """Raise the error that an answer or event reports, whatever else it has."""
-    error = answer.get("error")
+    error = _error_of(answer)
     if not error and answer.get("type") != "error":
         return
     described = mapping_of(error)
     kind = described.get("type")
-    message = f"{FAULTS['error beside the answer'].sentence}: {kind}: {error_message(str(described.get('message')))}"
+    reported = (
+        f"{kind}: {error_message(str(described.get('message')))}" if described else error_message(json.dumps(error))
+    )
+    message = f"{FAULTS['error beside the answer'].sentence}: {reported}"
     if kind not in RETRYABLE and answer.get("type") == "error":
         raise PermanentError(message)
     raise RetryableError(message, rate_limited=kind in RATE_LIMITED)

@@ -27,8 +27,8 @@ class RewardHTTP(ServerModel):
         self._way = way
         self.can = Can(generate=False, loglikelihood=True, rolling=False, chat=False)
 
-    def _identity_with(self, address: str | None, reply: str | None) -> str:
-        return f"{super()._identity_with(address, reply)} {self._way}"
+    def _identity_with(self, reply: str | None) -> str:
+        return f"{super()._identity_with(reply)} {self._way}"
 
     async def generate(self, request: Generate) -> Response:  # noqa: ARG002  # it cannot
         return Failed(f"{self.name} cannot generate text")
@@ -51,7 +51,8 @@ class RewardHTTP(ServerModel):
         answered = {"role": "assistant", "content": request.continuation}
         return {"messages": [*sent_messages(request.context), answered]}
 
-    async def _probe_reply(self, prompt: str | None = None, limit: int = 0) -> str:  # noqa: ARG002  # it replies with a number
+    async def _probe_reply(self) -> str:
+        """Return the reward of a word: the model writes none."""
         with self._protocol_errors():
             reply = await self.respond(Loglikelihood(GREETING, "dog"))
         return str(reply.value) if isinstance(reply, Likelihood) else str(reply)

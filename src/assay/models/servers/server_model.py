@@ -64,8 +64,7 @@ PROBE = "Go on with this story. The quick brown fox jumps over the lazy dog, and
 """Prompt that identifies a user's server before a run: the reply distinguishes models of the same name."""
 PROBE_TOKENS = 16
 GREETING = "The quick brown fox jumps over the lazy"
-"""Prompt for a provider's own address, where a name is one model. Version 0.1 sent it everywhere, and the keys of its
-folders depend on the reply."""
+"""Prompt for a provider's own address, where a name is one model and longer replies vary more."""
 GREETING_TOKENS = 8
 RECOGNITION_ATTEMPTS = 4
 """Number of attempts to get the stored reply before the model counts as a different one."""
@@ -230,19 +229,19 @@ class ServerModel:
         nondeterministic model; otherwise a server that moved is the same model."""
         if self._recorded is not None:
             return self._recorded
-        return self._identity_with(self._source if self._reply == NONDETERMINISTIC else None, self._reply)
+        return self._identity_with(self._reply)
 
     @property
     def _source(self) -> str:
         """The addresses, which change with every start of servers that the run starts: their command does not."""
         return " ".join(self.addresses) if self.managed is None else self.managed.command
 
-    def _identity_with(self, address: str | None, reply: str | None) -> str:
-        """Return the identity of a model with this reply; version 0.1 always included the address."""
+    def _identity_with(self, reply: str | None) -> str:
+        """Return the identity of a model with this reply."""
         fields = sorted(
             (name, repr(value)) for name, value in self._identity_fields.items() if value not in (None, False)
         )
-        named = f"{self.name} {self.model}" if address is None else f"{self.name} {address} {self.model}"
+        named = f"{self.name} {self._source} {self.model}" if reply == NONDETERMINISTIC else f"{self.name} {self.model}"
         return f"{named} {digest(f'{reply} {fields}'.encode())}"
 
     @property
@@ -259,23 +258,13 @@ class ServerModel:
         """Use the recorded identity if this is the model of the run although its first reply differs. `reply` is the stored
         one; a model that does not always repeat itself is asked again."""
         if reply == NONDETERMINISTIC:
-            if recorded == self._identity_with(self._source, NONDETERMINISTIC):
+            if recorded == self._identity_with(NONDETERMINISTIC):
                 self._recorded = recorded
-        elif recorded == self._identity_with(None, reply):
+        elif recorded == self._identity_with(reply):
             for _ in range(RECOGNITION_ATTEMPTS):
-                if reply in await self._replies(self.urls[:1], *self._probe):
+                if reply in await self._replies(self.urls[:1]):
                     self._recorded, self._reply = recorded, NONDETERMINISTIC
                     return
-
-    async def recognize_old(self, recorded: str) -> None:
-        """Do the same for a run of version 0.1, which stored the identity alone, with an address that may have changed."""
-        first, second = await self._replies(self.urls[:1], GREETING, GREETING_TOKENS)
-        is_stable = first == second
-        before, after = self._identity_with("\0", first if is_stable else NONDETERMINISTIC).split("\0")
-        address = recorded.removeprefix(before).removesuffix(after)
-        is_same = f"{before}{address}{after}" == recorded and (is_stable or address.split() == self.addresses)
-        is_same = is_same and all(each.startswith(("http://", "https://")) for each in address.split())
-        self._recorded = recorded if is_same else None
 
     @property
     def _place(self) -> str:
@@ -379,24 +368,24 @@ class ServerModel:
 
     async def greet(self) -> None:
         """Send every server the probe twice, with greedy decoding; a reply that stays the same becomes part of the identity."""
-        replies = await self._replies(self.urls, *self._probe)
+        replies = await self._replies(self.urls)
         is_stable = all(first == second for first, second in zip(replies[::2], replies[1::2], strict=True))
         if is_stable and len(set(replies)) > 1:
             what = "the servers of base_url serve different models: their replies to one prompt differ"
             raise ConfigError([Problem(Place("model_args.base_url"), what, "list servers of one model")])
         self._reply, self._recorded = replies[0] if is_stable else NONDETERMINISTIC, None
 
-    async def _replies(self, urls: Sequence[str], prompt: str, limit: int) -> list[str]:
-        """Return the replies of servers to a prompt, two of each."""
+    async def _replies(self, urls: Sequence[str]) -> list[str]:
+        """Return the replies of servers to the probe, two of each."""
         whole, replies, offered = self.http, list[str](), list[int | None]()
         try:
             for url in urls:
                 self.http = replace(whole, urls=[url], down=set())
                 async with self:
-                    replies += [await self._probe_reply(prompt, limit), await self._probe_reply(prompt, limit)]
+                    replies += [await self._probe_reply(), await self._probe_reply()]
                     offered.append(await self.http.offered_slots())
         except PermanentError as refused:
-            fix = await self._version_remedy(str(refused), prompt, limit)
+            fix = await self._version_remedy(str(refused))
             if not fix:
                 async with self.http:
                     served = served_names(await self.http.get("/models"))
@@ -407,7 +396,7 @@ class ServerModel:
         self.http.slots = sum(filter(None, offered)) if None not in offered else None
         return replies
 
-    async def _version_remedy(self, reason: str, prompt: str, limit: int) -> str:
+    async def _version_remedy(self, reason: str) -> str:
         """Return the remedy for an address without /v1, if there is a server behind it; empty otherwise."""
         greeted, url = self.http, self.http.urls[0]
         if status_of(reason) not in PATH_STATUSES or VERSION.search(url.partition("?")[0]):
@@ -415,7 +404,7 @@ class ServerModel:
         self.http = replace(greeted, urls=[with_path(url, "/v1")], down=set())
         try:
             async with self:
-                await self._probe_reply(prompt, limit)
+                await self._probe_reply()
         except PermanentError as refused:
             if status_of(str(refused)) in PATH_STATUSES:
                 return ""
@@ -436,9 +425,9 @@ class ServerModel:
             return f"{found} is set, and was sent"
         return f"{' or '.join(self.variables)} is read, and is not set" if self.variables else "none was sent"
 
-    async def _probe_reply(self, prompt: str | None = None, limit: int = 0) -> str:
-        """Return the reply to a prompt, or to the probe if none is given."""
-        prompt, limit = (prompt, limit) if prompt is not None else self._probe
+    async def _probe_reply(self) -> str:
+        """Return the reply to the probe."""
+        prompt, limit = self._probe
         with self._protocol_errors():
             reply = await self.generate(Generate(prompt, {"max_gen_toks": limit, "do_sample": False, "until": []}))
         if isinstance(reply, Failed):

@@ -33,22 +33,20 @@ from assay.records import (
 )
 from assay.runs.files import open_file
 from assay.runs.folder import RunError
-from assay.runs.samples import format_1, search
+from assay.runs.samples import search
 from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, SampleRecord, StoredRequest
 from assay.runs.samples.records import StoredSample as StoredSample
 from assay.runs.samples.schema import (
     DICTIONARIES,
-    ROW_NAMES,
     Array,
     ArrowTable,
     FileMetadata,
     ParquetFile,
     leaf_names,
-    row_names,
 )
-from assay.runs.samples.writer import NO_DIGITS, GroupWriter, file_name, verify_checksum, written_checksum
+from assay.runs.samples.writer import NO_DIGITS, file_name, verify_checksum, written_checksum
 
 T = TypeVar("T")
 PARQUET_END = b"PAR1"
@@ -184,13 +182,6 @@ class SampleFile:
         return names
 
     @property
-    def table_names(self) -> list[str]:
-        """The columns of `tables`."""
-        if not self._read(lambda file: format_1.is_format_1(file.schema_arrow)):
-            return self.names
-        return list(dict.fromkeys(name for table in self.tables() for name in table.column_names))
-
-    @property
     def num_rows(self) -> int:
         """The number of samples."""
         rows: int = self._read(lambda file: file.metadata.num_rows)
@@ -214,7 +205,7 @@ class SampleFile:
             yield self._guarded(lambda: _checked(fields_of(group, fields)))  # noqa: B023  # called at once
 
     def tables(self) -> Iterator[ArrowTable]:
-        """The row groups as tables of format 2."""
+        """The row groups as tables."""
         return (self._group(number, None) for number in range(self._groups))
 
     def selected(self, places: Sequence[int]) -> Iterator[ArrowTable]:
@@ -228,7 +219,7 @@ class SampleFile:
             start, first = start + size, last
 
     def rows_with_text(self, text: str) -> Array:
-        """For each row whether it contains a text in its prompt, messages, responses or target; of format 2 alone."""
+        """For each row whether it contains a text in its prompt, messages, responses or target."""
         return self._read(lambda file: search.rows_with_text(self.path, file.metadata, text))
 
     def empty_table(self) -> ArrowTable:
@@ -246,25 +237,12 @@ class SampleFile:
             group = self._group(number, None)
         return {name: group.column(name).combine_chunks() for name in REQUEST_COLUMNS if name in group.column_names}
 
-    def as_format_2(self, path: Path) -> Path:
-        """A file of format 2 with these samples: itself, or one at this path."""
-        if not self._read(lambda file: format_1.is_format_1(file.schema_arrow)):
-            return self.path
-        writer = GroupWriter(path)
-        for table in self.tables():
-            writer.write({name: table.column(name).chunk(0) for name in table.column_names}, row_names(table.schema))
-        writer.end()
-        return path
-
     def _group(self, number: int, fields: Sequence[str] | None) -> ArrowTable:
-        """A row group in format 2; with `fields`, at least the columns that those need."""
+        """A row group; with `fields`, at least the columns that those need."""
 
         def read(file: ParquetFile) -> ArrowTable:
-            names = file.schema_arrow.names
-            if format_1.is_format_1(file.schema_arrow):
-                return _table(*format_1.as_format_2(file.read_row_group(number)))
-            group = file.read_row_group(number, columns=columns_of(names, fields) if fields is not None else None)
-            return group.combine_chunks()
+            columns = columns_of(file.schema_arrow.names, fields) if fields is not None else None
+            return file.read_row_group(number, columns=columns).combine_chunks()
 
         return self._read(read)
 
@@ -306,25 +284,17 @@ def _opened(path: Path, checksum: str, metadata: FileMetadata = None) -> Parquet
     from pyarrow import parquet
 
     known, metadata = verify_checksum(path), metadata or parquet.read_metadata(path)
+    if not known:
+        raise ValueError("it has no checksum")
     if checksum not in ("", known):
         raise ValueError("the manifest has another checksum for it, so it is of another run or task")
-    is_sealed = known != ""
+    file = parquet.ParquetFile(
+        path, metadata=metadata, read_dictionary=[*DICTIONARIES], page_checksum_verification=True
+    )
     # `metadata.schema` would hold the metadata in memory, and that it: 13 MB of a million samples, each time a file is opened
-    is_old = format_1.is_format_1(parquet.ParquetFile(path, metadata=metadata).schema_arrow)
-    if is_old is is_sealed:
-        raise ValueError("there is no column kind" if is_sealed else "it has no checksum")
-    dictionaries = None if is_old else [*DICTIONARIES]
-    file = parquet.ParquetFile(path, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True)
-    what = format_1.wrong_schema(file.schema_arrow) if is_old else wrong_schema(file.schema_arrow)
-    if what:
+    if what := wrong_schema(file.schema_arrow):
         raise ValueError(what)
     return file
-
-
-def _table(arrays: Mapping[str, Array], names: Sequence[str]) -> ArrowTable:
-    import pyarrow as pa
-
-    return pa.table(dict(arrays)).replace_schema_metadata({ROW_NAMES: orjson.dumps(names)})
 
 
 def _few_rows(table: ArrowTable, places: Sequence[int]) -> ArrowTable:
@@ -420,7 +390,7 @@ def _ended(row: StoredSample) -> ReplayedSample:
         own = [_answered(*each) for each in zip(requests, raw or [None] * len(requests), replies, strict=False)]
         noticed, trace, calls = end.get("noticed", {}), end.get("trace", ()), end.get("tool_calls", ())
         responses: list[Response] = [*own, Outcome(record, requests, noticed, None, trace, calls, failed)]
-    else:  # a record that failed in a run of version 0.1
+    else:  # a record whose plan was not driven to its end: it has no outcome
         responses = _responses(requests, raw, replies)
         if not any(isinstance(response, Failed) for response in responses):
             responses.append(Failed(row.failed or "the graph returned no record"))
@@ -471,7 +441,7 @@ def _verdict(reply: JSONObject) -> Response:
 
 def _failure(reply: JSONObject) -> Response:
     if "failed" in reply:
-        return Failed(reply["failed"], reply.get("trace", ()))
+        return Failed(reply["failed"])
     return _response(None, "", reply)
 
 

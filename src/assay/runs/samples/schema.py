@@ -1,4 +1,4 @@
-"""The schema of samples files: all columns of format 2, their Arrow types, and the union of two schemas.
+"""The schema of samples files: all columns, their Arrow types, and the union of two schemas.
 
 A file leaves out columns and fields that none of its samples has. If a later row group has them, the file's schema grows.
 """
@@ -31,7 +31,7 @@ RESPONSE: dict[str, Type] = {
     "tool_calls": [TOOL_CALL],
 }  # fmt: skip
 VERDICT: dict[str, Type] = {**RESPONSE, "role": TEXT, "question": TEXT}
-"""The response of a model that a scorer asked, with its role and the question; older runs have neither."""
+"""The response of a model that a scorer asked, with its role and the question."""
 ANSWER: dict[str, Type] = {"text": TEXT, "value": FLOAT, "greedy": TRUTH, "json": TEXT}
 """The answer of a filter: a text, a log-likelihood with or without its greediness, or anything else as JSON."""
 REQUEST: dict[str, Type] = {"kind": TEXT, "prompt": TEXT, "messages": [MESSAGE], "continuation": TEXT, "params": TEXT}
@@ -45,7 +45,7 @@ SCHEMA: dict[str, Type] = {
     "answers": [FILTERED], "failed": TEXT,
     "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],
 }  # fmt: skip
-"""The columns of format 2; beside them a float64 for every row of scores, named as in results.json: `metric,filter`."""
+"""The columns; beside them a float64 for every row of scores, named as in results.json: `metric,filter`."""
 ALWAYS = frozenset((
     "doc_id", "kind", "doc", "target", "gold", "choices", "prefix", "prompt", "requests", "responses", "answers", "failed", "audit",
 ))  # fmt: skip

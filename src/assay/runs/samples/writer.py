@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -432,11 +432,12 @@ REMEMBERED = 10_000
 
 def write_checksum(path: Path) -> None:
     """Put the checksum into a file that was written with KEY: UNSEALED in its metadata."""
-    at = _digits_at(path)
-    assert at is not None, "the file has no place for a checksum"
     with path.open("r+b") as file:
+        at = _digits_at(file)
+        assert at is not None, "the file has no place for a checksum"
+        crc = _crc(file, at)
         file.seek(at)
-        file.write(b"%08x" % _crc(path, at))
+        file.write(b"%08x" % crc)
 
 
 def verify_checksum(path: Path) -> str:
@@ -445,9 +446,10 @@ def verify_checksum(path: Path) -> str:
     key = (os.fspath(path), state.st_mtime_ns, state.st_size, state.st_ino)
     if key in _known:
         return _known[key]
-    at, written = written_checksum(path)
-    if written and written != f"{_crc(path, at):08x}":
-        raise ValueError("its content does not match its checksum")
+    with path.open("rb") as file:
+        at, written = _written_digits(file)
+        if written and written != f"{_crc(file, at):08x}":
+            raise ValueError("its content does not match its checksum")
     if written:
         while len(_known) >= REMEMBERED:
             _known.pop(next(iter(_known)))
@@ -457,34 +459,37 @@ def verify_checksum(path: Path) -> str:
 
 def written_checksum(path: Path) -> tuple[int, str]:
     """Return the checksum of a file as it is written there, and where; an empty one where there is none."""
-    at = _digits_at(path)
+    with path.open("rb") as file:
+        return _written_digits(file)
+
+
+def _written_digits(file: BinaryIO) -> tuple[int, str]:
+    at = _digits_at(file)
     if at is None:
         return 0, ""
-    with path.open("rb") as file:
-        file.seek(at)
-        return at, file.read(DIGITS).decode("ascii", "replace")
+    file.seek(at)
+    return at, file.read(DIGITS).decode("ascii", "replace")
 
 
-def _digits_at(path: Path) -> int | None:
+def _digits_at(file: BinaryIO) -> int | None:
     """Where the digits are: the last place in the footer that looks so."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - 8, 0))
-        length = int.from_bytes(file.read(4), "little") + 8
-        start = max(size - length, 0)
-        file.seek(start)
-        offset = file.read().rfind(_MARK)
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - 8, 0))
+    length = int.from_bytes(file.read(4), "little") + 8
+    start = max(size - length, 0)
+    file.seek(start)
+    offset = file.read().rfind(_MARK)
     return start + offset + len(_MARK) if offset >= 0 else None
 
 
-def _crc(path: Path, at: int) -> int:
+def _crc(file: BinaryIO, at: int) -> int:
     """The checksum of a file with zeros in place of the digits."""
-    with path.open("rb") as file:
-        crc, left = 0, at
-        while left and (block := file.read(min(BLOCK, left))):
-            crc, left = zlib.crc32(block, crc), left - len(block)
-        crc = zlib.crc32(b"0" * DIGITS, crc)
-        file.seek(at + DIGITS)
-        while block := file.read(BLOCK):
-            crc = zlib.crc32(block, crc)
+    file.seek(0)
+    crc, left = 0, at
+    while left and (block := file.read(min(BLOCK, left))):
+        crc, left = zlib.crc32(block, crc), left - len(block)
+    crc = zlib.crc32(b"0" * DIGITS, crc)
+    file.seek(at + DIGITS)
+    while block := file.read(BLOCK):
+        crc = zlib.crc32(block, crc)
     return crc

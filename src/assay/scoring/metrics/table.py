@@ -391,6 +391,13 @@ def _refuse_unfit(name: str, function: UserFunction) -> None:
         raise TypeError(f"{what} — {error.fix}") from None
 
 
+READ_EVERY_LIKELIHOOD = frozenset({
+    "brier_score", "likelihood", "logprob", "bpb", "choice_logprob", "choice_prob_norm", "choice_logprob_norm",
+    "ece", "brier_reliability", "brier_resolution", "brier_uncertainty", "selective_accuracy", "risk_coverage_area", "roc_auc",
+    "pr_auc", "ndcg", "mrr", "recall_at_k", "precision_at_k",
+})  # fmt: skip
+"""Metrics of choices that depend on more than which choice is the likeliest."""
+
 METRICS: Table[DeclaredMetric, Callable[[Any], Any]] = Table(
     "metric",
     {

@@ -1,2 +1,0 @@
-def same(docs):
-    return docs
