@@ -19,6 +19,8 @@ def format_decimal(value: float | None, digits: int = 4, *, is_signed: bool = Fa
     """
     if value is None or math.isnan(value):
         return NO_VALUE
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
     sign = "+" if is_signed else ""
     return f"{value:{sign}.{digits}f}" if abs(value) < LARGE else f"{value:{sign}.4g}"
 
@@ -38,7 +40,7 @@ def format_short(value: float | None, digits: int = 4, *, is_signed: bool = Fals
     >>> format_short(0.25), format_short(-5692.38, is_signed=True), format_short(434.9848, is_signed=True)
     ('0.2500', '-5692', '+435.0')
     >>> format_short(0.12345, 3), format_short(12.345, 3), format_short(float("inf"))
-    ('0.123', '12.35', 'inf')
+    ('0.123', '12.35', '∞')
     """
     if value is None or not 10 <= abs(value) < LARGE:
         return format_decimal(value, digits, is_signed=is_signed)

@@ -12,6 +12,7 @@ from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
 from assay.errors import ConfigError, Place, Problem
 from assay.records import JSON
+from assay.report.report_table import text_table
 from assay.similar import nearest
 
 DETAILED = 300
@@ -134,7 +135,7 @@ def _show(rows: list[ListedName], *, wide: bool) -> None:
     shown = [each[: len(header)] for each in about]
     if wide:
         header, shown = (*header, "where"), [(*each, row.path or "") for each, row in zip(shown, rows, strict=True)]
-    echo_columns(header, shown)
+    echo_columns(text_table(header, shown))
 
 
 def _from_index(row: ListedName) -> str:

@@ -7,7 +7,6 @@ from assay.number_text import (
     format_decimal,
     format_duration,
     format_end,
-    format_interval,
     format_money,
     format_p,
     format_share,
@@ -46,10 +45,8 @@ def cell_text(cell: Cell) -> str:  # noqa: C901  # a case for each kind of cell
             return visible(text)
         case NumberCell():
             return _number_text(cell)
-        case IntervalCell(low=low, high=high, is_logarithmic=is_logarithmic):
-            if cell.is_signed:
-                return " … ".join(format_decimal(end, is_signed=True) for end in (low, high))
-            return format_interval(low, high, is_logarithmic=is_logarithmic)
+        case IntervalCell():
+            return " … ".join(ends_text(cell))
         case PValueCell(p=p):
             return format_p(p)
         case CountCell(count=count, of=whole, mark=mark):
@@ -103,3 +100,12 @@ def interval_ends(cell: NumberCell) -> list[str]:
     if cell.digits is None:
         return [format_short(end, 3, is_signed=cell.is_signed) for end in ends]
     return [format_decimal(end, cell.digits, is_signed=cell.is_signed) for end in ends]
+
+
+def ends_text(cell: IntervalCell) -> list[str]:
+    """The two ends of an interval; none where both are open."""
+    if cell.low is None and cell.high is None:
+        return []
+    if cell.is_logarithmic:
+        return [format_end(end, is_logarithmic=True) for end in (cell.low, cell.high)]
+    return [format_decimal(end, cell.digits, is_signed=cell.is_signed) for end in (cell.low, cell.high)]

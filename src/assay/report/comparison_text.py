@@ -138,7 +138,7 @@ def _all_cells(row: ComparedRow) -> list[Cell]:
         NumberCell(row.a, digits=4),
         NumberCell(row.b, digits=4),
         NumberCell(row.difference, digits=4, is_signed=True),
-        row.reason if row.interval is None else IntervalCell(*row.interval, is_signed=True),
+        row.reason if row.interval is None else IntervalCell(*row.interval, is_signed=True, digits=4),
         PValueCell(row.p),
         PValueCell(row.p_holm),
         row.test,
@@ -414,7 +414,7 @@ def _rows(rows: Sequence[VerificationRow], draw: DrawTable) -> Iterator[str]:
 
 def _row(row: VerificationRow) -> TableLine:
     drift = row.drift
-    ends = drift.reason if drift.interval is None else IntervalCell(*drift.interval, is_signed=True)
+    ends = drift.reason if drift.interval is None else IntervalCell(*drift.interval, is_signed=True, digits=4)
     numbers = (NumberCell(drift.before, digits=4), NumberCell(drift.after, digits=4))
     moved = NumberCell(drift.value, digits=4, is_signed=True)
     return TableLine(

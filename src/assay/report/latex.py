@@ -8,8 +8,8 @@ left as they are: xelatex and lualatex print them.
 from collections.abc import Iterable
 from typing import assert_never
 
-from assay.number_text import NO_VALUE, format_decimal, format_end
-from assay.report.cell_text import cell_text, error_factor, error_text, interval_ends, value_text
+from assay.number_text import NO_VALUE, format_end
+from assay.report.cell_text import cell_text, ends_text, error_factor, error_text, interval_ends, value_text
 from assay.report.report_table import (
     CountCell,
     DurationCell,
@@ -142,23 +142,19 @@ def _number(cell: NumberCell, *, is_bold: bool) -> str:
 
 
 def _interval(cell: IntervalCell, *, is_bold: bool) -> str:
-    if cell.low is None and cell.high is None:
+    text = r" \dots ".join(map(_figures, ends_text(cell)))
+    if not text:
         return ""
-    ends = (
-        format_decimal(end, is_signed=True) if cell.is_signed else format_end(end, is_logarithmic=cell.is_logarithmic)
-        for end in (cell.low, cell.high)
-    )
-    text = r" \dots ".join(map(_figures, ends))
     return rf"$\mathbf{{{text}}}$" if is_bold else f"${text}$"
 
 
 def _figures(text: str) -> str:
     r"""A number as it is written in math.
 
-    >>> _figures("1.235e+07"), _figures("-inf"), _figures("–")
+    >>> _figures("1.235e+07"), _figures("-∞"), _figures("–")
     ('1.235\\times10^{7}', '-\\infty', '\\mbox{--}')
     """
     if text == NO_VALUE:
         return r"\mbox{--}"
     figures, _, exponent = text.partition("e")
-    return rf"{figures}\times10^{{{int(exponent)}}}" if exponent else text.replace("inf", r"\infty")
+    return rf"{figures}\times10^{{{int(exponent)}}}" if exponent else text.replace("∞", r"\infty")

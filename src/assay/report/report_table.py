@@ -12,7 +12,7 @@ has, and how durations and money look, is decided in assay/number_text.py alone.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -60,6 +60,7 @@ class IntervalCell:
     high: float | None
     is_logarithmic: bool = False
     is_signed: bool = False
+    digits: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +164,8 @@ class ReportTable:
     lines: Sequence[TableLine]
     title: str = ""
     notes: Sequence[str] = field(default_factory=tuple)
+
+
+def text_table(titles: Iterable[str], rows: Iterable[Sequence[Cell]]) -> ReportTable:
+    """A table whose columns are texts, without more about them than their titles."""
+    return ReportTable([Column(title) for title in titles], [TableLine(row) for row in rows])
