@@ -23,6 +23,7 @@ from assay.report.report_table import (
     NumberCell,
     PValueCell,
     ShareCell,
+    Style,
     TextCell,
 )
 from assay.safe_text import visible
@@ -59,6 +60,11 @@ def cell_text(cell: Cell) -> str:  # noqa: C901  # a case for each kind of cell
             return format_money(amount)
         case _:
             assert_never(cell)
+
+
+def cell_style(cell: Cell) -> Style:
+    """How a cell is emphasized, apart from its line."""
+    return cell.style if isinstance(cell, TextCell | NumberCell | CountCell | LinkCell) else ""
 
 
 def _number_text(cell: NumberCell) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from assay.number_text import NO_VALUE, format_end
-from assay.report.cell_text import cell_text, ends_text, error_factor, error_text, interval_ends, value_text
+from assay.report.cell_text import cell_style, cell_text, ends_text, error_factor, error_text, interval_ends, value_text
 from assay.report.report_table import (
     CountCell,
     DurationCell,
@@ -20,7 +20,6 @@ from assay.report.report_table import (
     PValueCell,
     ReportTable,
     ShareCell,
-    Style,
     TableLine,
     TextCell,
 )
@@ -107,8 +106,7 @@ def _row(cells: Iterable[str]) -> str:
 
 def _cell(line: TableLine, place: int) -> str:
     cell = line.cells[place]
-    style: Style = cell.style if isinstance(cell, TextCell | NumberCell | CountCell | LinkCell) else ""
-    is_bold = "bold" in (style, line.style)
+    is_bold = "bold" in (cell_style(cell), line.style)
     is_named = not place and not (isinstance(cell, TextCell) and cell.is_repeated)
     indent = rf"\hspace*{{{line.level}em}}" if line.level and is_named else ""
     match cell:

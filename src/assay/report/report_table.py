@@ -14,7 +14,7 @@ has, and how durations and money look, is decided in assay/number_text.py alone.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Style = Literal["", "bold", "dim", "better", "worse", "warning"]
 """How a line or a cell is emphasized; a writer chooses color, weight or mark."""
@@ -147,8 +147,7 @@ class Column:
         return self.key or re.sub(r"\W+", "_", self.title.lower()).strip("_")
 
 
-@dataclass(frozen=True, slots=True)
-class TableLine:
+class TableLine(NamedTuple):
     """A line of cells, one for each column. `level` is its depth in a tree: the first cell is indented by it."""
 
     cells: Sequence[Cell]

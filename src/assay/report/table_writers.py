@@ -15,7 +15,7 @@ from typing import assert_never
 import orjson
 
 from assay.records import JSONDict
-from assay.report.cell_text import cell_text
+from assay.report.cell_text import cell_style, cell_text
 from assay.report.report_table import (
     Cell,
     CountCell,
@@ -86,16 +86,12 @@ def _markdown_cell(cell: Cell) -> str:
             text = markdown_cell(cell.text)
         case _:
             text = cell_text(cell)
-    return f"**{text}**" if text and _style(cell) == "bold" else text
+    return f"**{text}**" if text and cell_style(cell) == "bold" else text
 
 
 def _indented(text: str, line: TableLine, place: int) -> str:
     """The text of a cell; a member's name below its group's."""
     return f"{' ' * line.level}- {text}" if line.level and not place and text else text
-
-
-def _style(cell: Cell) -> Style:
-    return cell.style if isinstance(cell, TextCell | NumberCell | CountCell | LinkCell) else ""
 
 
 def is_safe_address(address: str) -> bool:
@@ -124,7 +120,7 @@ def _html_cells(table: ReportTable, line: TableLine) -> Iterator[str]:
         text = escape(cell_text(cell))
         if isinstance(cell, LinkCell) and is_safe_address(cell.address):
             text = f'<a href="{escape(cell.address)}">{text}</a>'
-        style = _style(cell) or line.style
+        style = cell_style(cell) or line.style
         if "bold" in (style, line.style) and text:
             text = f"<b>{text}</b>"
         color = f";color:{COLORS[style]}" if style in COLORS else ""

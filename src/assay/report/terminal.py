@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
-from assay.report.cell_text import cell_text
-from assay.report.report_table import Cell, CountCell, IntervalCell, LinkCell, NumberCell, ReportTable, Style, TextCell
+from assay.report.cell_text import cell_style, cell_text
+from assay.report.report_table import Cell, IntervalCell, LinkCell, NumberCell, ReportTable, Style, TextCell
 from assay.safe_text import visible
 
 GAP = "  "
@@ -83,17 +83,20 @@ def write_terminal(table: ReportTable, width: int | None, *, colored: bool = Fal
 
 
 def _grid_of_table(table: ReportTable) -> _Grid:
-    rows = []
+    rows: list[Sequence[str]] = []
     cell_styles: dict[tuple[int, int], str] = {}
     for number, line in enumerate(table.lines):
-        cells = []
-        for place, cell in enumerate(line.cells):
-            cells.append(_unbroken(cell))
-            if isinstance(cell, TextCell | NumberCell | CountCell | LinkCell) and cell.style:
-                cell_styles[number, place] = ANSI[cell.style]
+        if not line.level and _is_plain(line.cells):
+            rows.append(line.cells)
+            continue
+        cells = [_unbroken(cell) for cell in line.cells]
         if line.level and cells[0]:
             cells[0] = f"{' ' * line.level}- {cells[0]}"
         rows.append(cells)
+        for place, cell in enumerate(line.cells):
+            style = cell_style(cell)
+            if style:
+                cell_styles[number, place] = ANSI[style]
     order = {number: column.drop for number, column in enumerate(table.columns) if column.drop is not None}
     return _Grid(
         titles=[visible(column.title) for column in table.columns],
@@ -103,6 +106,14 @@ def _grid_of_table(table: ReportTable) -> _Grid:
         line_styles={number: ANSI[line.style] for number, line in enumerate(table.lines) if line.style},
         cell_styles=cell_styles,
     )
+
+
+def _is_plain(cells: Sequence[Cell]) -> TypeGuard[Sequence[str]]:
+    """Whether a terminal shows all cells as they are: so it does the fourteen thousand names that `ls` prints at once."""
+    if set(map(type, cells)) != {str}:
+        return False
+    text = "".join(cells)  # type: ignore[arg-type]  # all are str
+    return text.isascii() and text.isprintable()
 
 
 def _unbroken(cell: Cell) -> str:
