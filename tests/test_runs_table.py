@@ -43,8 +43,8 @@ def test_bold_are_the_best_number_and_those_not_significantly_worse(runs: list[P
 
 def test_three_runs_by_15_tasks_as_latex_can_be_read_back(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", *map(str, runs), "--format", "latex"]) == 0
-    printed, told = capsys.readouterr()
-    assert "--transpose" in told
+    printed, warned = capsys.readouterr()
+    assert "--transpose" in warned
     header, rows = read_latex(printed)
     assert len(header) == 1 + len(SCORES)
     assert header[:3] == ["Model", r"less\_0 $\downarrow$", r"less\_1 $\downarrow$"]
@@ -89,7 +89,7 @@ def test_a_line_for_each_task_and_chosen_tasks_in_their_order(runs: list[Path]) 
     assert [cell.value for cell in table.lines[0].cells[1:]] == [1.0, 8 / 12, 5 / 12]  # type: ignore[union-attr]
 
 
-def test_intervals_stand_in_brackets(runs: list[Path]) -> None:
+def test_intervals_are_in_brackets(runs: list[Path]) -> None:
     text = write_latex(runs_table(runs, RunsTableOptions(tasks=["t_04"], spread="interval", digits=2)))
     assert r"$\mathbf{0.67}\;[0.3" in text
     assert r"\pm" not in text

@@ -70,7 +70,7 @@ def test_a_cell_as_people_read_it(cell: Cell, text: str, latex: str) -> None:
     assert f"\na & {latex} \\\\\n" in write_latex(table)
 
 
-def test_csv_and_json_have_each_value_unrounded_in_a_column_of_its_own() -> None:
+def test_csv_and_json_have_each_value_unrounded_in_a_separate_column() -> None:
     columns = [
         Column("Task"),
         Column("b − a", key="difference"),

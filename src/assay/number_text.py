@@ -6,7 +6,7 @@ Every table, page and message formats its numbers here, so that the same number 
 import math
 
 NO_VALUE = "–"
-"""Stands where there is no number."""
+"""Written where there is no number."""
 LARGE = 1e6
 """Larger numbers are written by their first digits."""
 

@@ -6,7 +6,7 @@ A terminal obeys control characters, Markdown and HTML have markup, and a spread
 import re
 
 FORMULA = frozenset("=+-@\t\r")
-"""What a spreadsheet begins a formula with."""
+"""The characters that a spreadsheet begins a formula with."""
 PLAIN_NUMBER = re.compile(r"[+-]?[\d.,]+")
 _UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"

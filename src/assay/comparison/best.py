@@ -27,7 +27,7 @@ class Best:
 
     `best` are the best run and all that are not significantly worse than it, by a paired test over the documents that both have;
     by their standard errors alone where they are in `unpaired`. Runs in `untested` can be compared in neither way. Incomplete
-    numbers are not compared. Without a direction, and with fewer than two numbers, nobody is best.
+    numbers are not compared. Without a direction, and with fewer than two numbers, no run is best.
     """
 
     best: frozenset[str] = frozenset()
@@ -47,23 +47,25 @@ def find_best(
 ) -> dict[NumberKey, Best]:
     """Return for each number who is best. The p-values of one number are corrected for their count (Holm)."""
     known = {number: _complete_rows(runs, number) for number in numbers}
-    leaders = {number: _leader(rows) for number, rows in known.items() if len(rows) > 1}
-    wanted: dict[tuple[str, str], list[NumberKey]] = defaultdict(list)
+    leaders = {number: _leader(rows) if len(rows) > 1 else None for number, rows in known.items()}
+    pairs: dict[tuple[str, str], list[NumberKey]] = defaultdict(list)
     for number, leader in leaders.items():
         if leader is not None:
             for label in known[number]:
                 if label != leader:
-                    wanted[leader, label].append(number)
-    paired = {
-        pair: _paired_tests(runs[pair[0]], runs[pair[1]], chosen, allow_different_prompts=allow_different_prompts)
-        for pair, chosen in wanted.items()
+                    pairs[leader, label].append(number)
+    tests = {
+        pair: _paired_tests(runs[pair[0]], runs[pair[1]], shared, allow_different_prompts=allow_different_prompts)
+        for pair, shared in pairs.items()
     }
-    found = {}
-    for number, rows in known.items():
-        leader = leaders.get(number)
-        tests = {label: paired.get((str(leader), label), {}).get(number) for label in rows}
-        found[number] = Best() if leader is None else _decide(rows, leader, tests, 1 - level)
-    return found
+    best = {}
+    for number, leader in leaders.items():
+        if leader is None:
+            best[number] = Best()
+        else:
+            paired = {label: tests.get((leader, label), {}).get(number) for label in known[number]}
+            best[number] = _decide(known[number], leader, paired, 1 - level)
+    return best
 
 
 def _complete_rows(runs: Mapping[str, Run], number: NumberKey) -> dict[str, ResultRow]:

@@ -70,7 +70,7 @@ MARKS = {"*": r"^{*}", "†": r"^{\dagger}"}
 
 
 def write_latex(table: ReportTable) -> str:
-    """The table as a `table` environment: its title is the caption, its notes stand below in small type."""
+    """The table as a `table` environment: its title is the caption, its notes follow in small type."""
     columns = "".join("r" if column.align == "right" else "l" for column in table.columns)
     lines = [
         "% needs \\usepackage{booktabs}",

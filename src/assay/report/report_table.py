@@ -123,7 +123,7 @@ Cell = (
     | MoneyCell
     | LinkCell
 )
-"""What a column has in a line; a `str` is a text without a style."""
+"""The content of a column in a line; a `str` is a text without a style."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Column:
 
     title: str
     key: str = ""
-    """If it is not given, the title in lower case, with `_` for all that is no letter or digit."""
+    """If it is not given, the title in lower case, with `_` for everything but letters and digits."""
     align: Literal["left", "right"] = "left"
     drop: int | None = None
     """A narrow terminal leaves out columns in this order, 1 first; None: never."""

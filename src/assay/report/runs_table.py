@@ -20,7 +20,7 @@ from assay.report.table import is_logarithmic
 from assay.runs.run import ResultRow, Run
 
 Spread = Literal["stderr", "interval", "none"]
-"""What is written beside a number."""
+"""The uncertainty that is written beside a number."""
 SPREADS: tuple[Spread, ...] = get_args(Spread)
 INCOMPLETE = "*"
 

@@ -2,7 +2,7 @@
 
 Nothing in a table can harm who reads it: texts are escaped for Markdown and HTML, control characters and changes of the text
 direction are made visible, and what a spreadsheet would run as a formula is marked as text. CSV and JSON have every value
-unrounded, each in a column of its own: a number's standard error in `KEY_stderr`, its interval in `KEY_low` and `KEY_high`.
+unrounded, each in a separate column: a number's standard error in `KEY_stderr`, its interval in `KEY_low` and `KEY_high`.
 """
 
 import csv
@@ -169,7 +169,7 @@ def _record(table: ReportTable, line: TableLine, *, has_levels: bool) -> dict[st
 
 
 def _values(cell: Cell) -> dict[str, Value]:  # noqa: C901  # a case for each kind of cell
-    """What a cell holds, by what is added to the name of its column."""
+    """The values of a cell, each by what is added to the name of its column."""
     match cell:
         case str():
             return {"": cell}

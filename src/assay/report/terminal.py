@@ -117,7 +117,7 @@ def _is_plain(cells: Sequence[Cell]) -> TypeGuard[Sequence[str]]:
 
 
 def _unbroken(cell: Cell) -> str:
-    """The text of a cell, with spaces of its own where a line may not end: within numbers, not before an interval or a reason."""
+    """The text of a cell, with non-breaking spaces where a line may not end: within numbers, not before an interval or a reason."""
     text = cell_text(cell)
     match cell:
         case str() | TextCell() | LinkCell():
