@@ -87,6 +87,7 @@ install-quick:
 docs: install-test  ## write the generated pages
 	@$(BIN)/python tools/make_public.py
 	@$(BIN)/python tools/make_reference.py docs/reference
+	@$(BIN)/python tools/make_differences_pages.py
 	@$(BIN)/python tools/make_seeds.py docs/seeds.md
 	@$(BIN)/python tools/make_screenshots.py docs/screenshots
 

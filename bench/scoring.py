@@ -78,7 +78,7 @@ def main(count: int) -> None:
         assert isinstance(scores, list)
         for each in scores:
             board.add(document.sample.doc_id, each)
-    result = board.estimates(lambda _: AGGREGATIONS["mean"], bootstrap_iters=1000, like_lm_eval=False, source="t")
+    result = board.estimates(lambda _: AGGREGATIONS["mean"], bootstrap_iters=1000, source="t")
     seconds = time.process_time() - start - built
     printed = ", ".join(f"{key.metric},{key.filter} {float(value):.4f}" for key, value in list(result.items())[:2])
     print(json.dumps({"cpu_s": seconds, "made_s": built, "mb": peak_memory(), "rows": printed}))

@@ -155,9 +155,7 @@ def data_set(world: World, random: np.random.Generator) -> dict[str, dict[str, f
 def _numbers(name: str, column: ScoreColumn, world: World) -> dict[str, float]:
     source = "ab" if world.clustering == "shared" and name in "ab" else name
     board = Board(columns={ScoreKey("acc", "none"): column})
-    [result] = board.estimates(
-        lambda _: AGGREGATIONS["mean"], bootstrap_iters=1, like_lm_eval=False, source=source
-    ).values()
+    [result] = board.estimates(lambda _: AGGREGATIONS["mean"], bootstrap_iters=1, source=source).values()
     return {"acc,none": result, "samples": result.n}
 
 

@@ -21,6 +21,7 @@ from assay import (
     UnitMetrics,
     aggregator_metric,
 )
+from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_table import make_aggregator
 from assay.graphs.collate import RecordCounts, check_aggregators, collate
@@ -51,8 +52,11 @@ def attempts(**problems: str) -> list[UnitMetricResult]:
     ]
 
 
-def aggregated(name: str, given_results: Any, *, like_sygra: bool = False, **params: Any) -> dict[str, Any]:
-    return make_aggregator(name, params, HERE, like_sygra=like_sygra).calculate(given_results)
+SYGRAS = dialect_of("sygra")
+
+
+def aggregated(name: str, given_results: Any, *, dialect: Dialect = OURS, **params: Any) -> dict[str, Any]:
+    return make_aggregator(name, params, HERE, dialect).calculate(given_results)
 
 
 # --- classes ------------------------------------------------------------------------------------------------------------
@@ -78,14 +82,14 @@ def test_precision_recall_and_f1_are_those_of_scikit_learn(pairs: list[tuple[str
 def test_a_constant_answer_over_five_classes_gives_sygras_numbers_only_as_sygra_has_them() -> None:
     constant = results([*"abcde"] * 10, "a" * 50)
     for name in PARAMS:
-        assert aggregated(name, constant, like_sygra=True, **PARAMS[name])[AVERAGES[name]] == pytest.approx(0.20)
+        assert aggregated(name, constant, dialect=SYGRAS, **PARAMS[name])[AVERAGES[name]] == pytest.approx(0.20)
     assert aggregated("f1_score", constant, **BOTH)["average_f1_score"] == pytest.approx(1 / 15)
     assert aggregated("precision", constant, predicted_key="text")["average_precision"] == pytest.approx(0.04)
     assert aggregated("recall", constant, golden_key="text")["average_recall"] == pytest.approx(0.20)
-    assert aggregated("pass@k", constant, like_sygra=True, k=3)["pass@3"] == pytest.approx(
+    assert aggregated("pass@k", constant, dialect=SYGRAS, k=3)["pass@3"] == pytest.approx(
         1 - (40 * 39 * 38) / (50 * 49 * 48)
     )
-    steps = aggregated("step_efficiency", constant, like_sygra=True)
+    steps = aggregated("step_efficiency", constant, dialect=SYGRAS)
     assert (steps["step_efficiency"], steps["total_steps"]) == (1.0, 1)
 
 
@@ -105,7 +109,7 @@ def test_classes_are_distinguished_as_the_unit_metric_compares_texts() -> None:
         "Art": 1.0,
     }
     assert aggregated("recall", unit_results, golden_key="text")["recall_per_class"] == {"Music": 1.0, "Art": 0.5}
-    apart = aggregated("precision", unit_results, like_sygra=True, predicted_key="text")["precision_per_class"]
+    apart = aggregated("precision", unit_results, dialect=SYGRAS, predicted_key="text")["precision_per_class"]
     assert apart == {"music": 1.0, "MUSIC ": 0.0, "Art": 1.0}
 
 
@@ -171,7 +175,7 @@ def test_pass_at_k_is_counted_for_every_number_up_to_k() -> None:
     # all correct: 1/3, 0, 0 and 2/3, 1/3, 0
     powers = {"success_rate": 0.5, "pass^1": pytest.approx(1 / 2), "pass^2": pytest.approx(1 / 6), "pass^3": 0.0}
     assert aggregated("pass^k", unit_results, k=3, group_by="problem") == powers
-    assert aggregated("pass^k", unit_results, like_sygra=True, k=2) == {
+    assert aggregated("pass^k", unit_results, dialect=SYGRAS, k=2) == {
         "success_rate": 0.5,
         "pass^1": 0.5,
         "pass^2": 0.25,
@@ -284,8 +288,8 @@ def test_of_nothing_there_is_no_number_but_sygras_zero() -> None:
     for name, params in {"accuracy": {}, **PARAMS, "pass@k": {"k": 1}, "mean": {}}.items():
         with pytest.raises(ValueError, match="no unit results"):
             aggregated(name, [], **params)
-    assert aggregated("accuracy", [], like_sygra=True) == {"accuracy": 0.0}
-    assert aggregated("precision", [], like_sygra=True, predicted_key="text") == {
+    assert aggregated("accuracy", [], dialect=SYGRAS) == {"accuracy": 0.0}
+    assert aggregated("precision", [], dialect=SYGRAS, predicted_key="text") == {
         "average_precision": 0.0,
         "precision_per_class": {},
     }
@@ -335,7 +339,7 @@ def test_sygras_report_has_its_two_counts_and_its_averages() -> None:
 def test_without_records_the_report_says_so() -> None:
     expected = {"total_records": 0, "status": "no_data", "requested": 3, "ok": 0, "failed": 3, "skipped": 0}
     assert collate([], FOUR, RecordCounts(3, 0, 3)) == [{"evaluation_summary": expected, "results": {}}]
-    assert collate([], FOUR, like_sygra=True) == [
+    assert collate([], FOUR, dialect=SYGRAS) == [
         {"evaluation_summary": {"total_records": 0, "status": "no_data"}, "results": {}}
     ]
 
@@ -349,7 +353,7 @@ def test_records_that_failed_are_not_wrong_answers_and_make_the_report_incomplet
     }  # fmt: skip
     [counted] = collate(rows, [entry("accuracy")])
     assert (counted["evaluation_summary"]["ok"], counted["evaluation_summary"]["failed"]) == (2, 1)
-    [theirs] = collate(rows, [entry("accuracy")], like_sygra=True)
+    [theirs] = collate(rows, [entry("accuracy")], dialect=SYGRAS)
     assert theirs["evaluation_summary"] == {"total_records": 3, "status": "success"}
 
 
@@ -366,7 +370,7 @@ def test_one_failing_aggregator_does_not_discard_the_others() -> None:
     assert "did you mean 'accuracy'?" in report["results"]["acuracy"]["error"]
     assert report["evaluation_summary"]["status"] == "incomplete"
     assert "broken: ZeroDivisionError" in report["evaluation_summary"]["error"]
-    [theirs] = collate(records("ab", "aa"), [entry("accuracy"), entry("broken")], like_sygra=True)
+    [theirs] = collate(records("ab", "aa"), [entry("accuracy"), entry("broken")], dialect=SYGRAS)
     assert theirs["results"] == {}
     assert theirs["evaluation_summary"]["status"] == "fatal_error"
 
@@ -483,5 +487,5 @@ def test_problems_of_a_post_processor_are_reported_before_the_run(params: dict[s
 def test_repeated_names_overwrite_each_other_only_as_sygra_has_it() -> None:
     twice = [entry("accuracy"), entry("accuracy", "other_result")]
     rows = [{**row, "other_result": UnitMetricResult(False, {}, {}).to_dict()} for row in records("ab", "ab")]
-    assert check_aggregators(twice, rows[0], HERE, like_sygra=True) == []
-    assert collate(rows, twice, like_sygra=True)[0]["results"] == {"accuracy": {"accuracy": 0.0}}
+    assert check_aggregators(twice, rows[0], HERE, dialect=SYGRAS) == []
+    assert collate(rows, twice, dialect=SYGRAS)[0]["results"] == {"accuracy": {"accuracy": 0.0}}

@@ -66,6 +66,6 @@ def test_full_agreement_is_one_and_no_spread_is_unknown() -> None:
 
 def test_it_has_a_standard_error_of_resampled_documents() -> None:
     values = [[[n % 10, (n * 7) % 10]] for n in range(40)]
-    estimated = estimate(AGGREGATIONS["krippendorff_alpha"], values, bootstrap_iters=200, like_lm_eval=False)
+    estimated = estimate(AGGREGATIONS["krippendorff_alpha"], values, bootstrap_iters=200)
     assert estimated.stderr is not None
     assert 0 < estimated.stderr < 0.5

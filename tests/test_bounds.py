@@ -17,7 +17,7 @@ from assay.scoring.judges import LLMJudgeScorer
 from assay.statistics import compare as compare_arrays
 from assay.statistics import estimate
 from assay.tasks.metrics import row_bounds
-from assay.viewer.distributions import slice_of
+from assay.viewer.distributions import slice_score
 from interval_oracles import bounded
 from small_runs import SAMPLED, generate, processed, run, says
 
@@ -192,7 +192,7 @@ def test_a_slice_in_the_viewer_has_the_interval_of_its_scores(scores: list[float
         len(scores), np.mean(scores), np.std(scores, ddof=1), stats.kurtosis(scores) if np.ptp(scores) else None, min(scores), max(scores),
         set(scores) <= {0.0, 1.0},
     )  # fmt: skip
-    part = slice_of("x", summary, (0.0, 1.0))
+    part = slice_score(summary, (0.0, 1.0))
     number = estimate(scores, bounds=(0, 1))
     assert (part.low, part.high) == (pytest.approx(number.low), pytest.approx(number.high))
 

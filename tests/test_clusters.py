@@ -66,7 +66,7 @@ def estimate(
     for document, value in enumerate(clusters):
         board.put_together(document, value)
     chosen = AGGREGATIONS[aggregation]
-    return board.estimates(lambda _: chosen, bootstrap_iters=draws, like_lm_eval=False, source=source)[KEY]
+    return board.estimates(lambda _: chosen, bootstrap_iters=draws, source=source)[KEY]
 
 
 # --- one task ------------------------------------------------------------------------------------------------------

@@ -288,7 +288,7 @@ def test_intervals_of_ece_contain_the_true_error(power: float, truth: float) -> 
         draw = np.random.default_rng(seed)
         sure = draw.beta(3, 1.5, 60)
         values = list(zip(sure.tolist(), (draw.random(60) < sure**power).astype(int).tolist(), strict=True))
-        number = board.estimated(known, values, range(60), bootstrap_iters=1, like_lm_eval=False, source="s")
+        number = board.estimated(known, values, range(60), bootstrap_iters=1, source="s")
         ends = interval(number)
         assert ends is not None and 0 <= ends[0] <= number <= ends[1] <= 1
         hits += ends[0] <= truth <= ends[1]
@@ -356,7 +356,7 @@ def test_invalid_values_of_user_code_have_a_reason_and_no_number(
     names: tuple[str, ...], values: list[Any], reason: str
 ) -> None:
     for name in names:
-        number = estimate(AGGREGATIONS[name], values, bootstrap_iters=10, like_lm_eval=False)
+        number = estimate(AGGREGATIONS[name], values, bootstrap_iters=10)
         assert math.isnan(number)
         assert reason in number.reason
 
@@ -365,7 +365,7 @@ def test_the_uncertainty_of_even_classes_is_their_largest() -> None:
     """25 of 50 right: p(1 − p) is at its top, so the true one is below by twice the square of how far p may be off."""
     values = [(number % 2, [0.5, 0.5]) for number in range(50)]
     aggregation = AGGREGATIONS["brier_uncertainty"]
-    number = estimate(aggregation, values, bootstrap_iters=10, like_lm_eval=False)
+    number = estimate(aggregation, values, bootstrap_iters=10)
     assert aggregation.bias is not None
     drawn = less_bias(with_draws(number, aggregation, values, range(50), "s"), aggregation.bias(values))
     off = stats.t.ppf(0.975, 49) * 2 * 0.25 / 49
@@ -377,7 +377,7 @@ def test_an_area_is_as_sure_as_the_documents_of_the_rarer_kind(name: str) -> Non
     """Without a mistake it is a mean of four ones, whose interval statsmodels has; else Student's with their degrees of freedom."""
 
     def drawn(values: list[Any]) -> Any:
-        number = estimate(AGGREGATIONS[name], values, bootstrap_iters=10, like_lm_eval=False)
+        number = estimate(AGGREGATIONS[name], values, bootstrap_iters=10)
         return with_draws(number, AGGREGATIONS[name], values, range(len(values)), "s")
 
     perfect = drawn([(1, 0.9)] * 4 + [(0, 0.1)] * 36)

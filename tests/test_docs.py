@@ -1,6 +1,8 @@
 """The documents stay true: pages are generated, examples are run, and every requirement names its test."""
 
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -109,6 +111,12 @@ def test_the_generated_pages_are_up_to_date(tmp_path: Path) -> None:
     make_reference.main(tmp_path)
     for page in sorted(tmp_path.iterdir()):
         assert page.read_text() == (ROOT / "docs/reference" / page.name).read_text(), f"{page.name}: run `make docs`"
+
+
+def test_the_tables_of_differences_are_up_to_date(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(ROOT / "tools/make_differences_pages.py"), str(tmp_path)], check=True)
+    for page in ("lm-eval.md", "sygra.md"):
+        assert (tmp_path / page).read_text() == (ROOT / "docs" / page).read_text(), f"{page}: run `make docs`"
 
 
 def test_the_signatures_of_the_python_api_are_up_to_date() -> None:

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay import ConfigError
-from assay.groups.results import TaskScore, pooled_stderr, weighted_mean
+from assay.groups.pooled_means import TaskScore, pooled_stderr, weighted_mean
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.statistics.estimates import bootstrap, estimate
+from assay.statistics.estimates import StderrMethod, bootstrap, estimate
 from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run
 
 LLS = [-0.5, -1.25, -3.0, -0.75, -2.0, -1.5, -0.25, -4.0]
@@ -359,8 +359,8 @@ SCORES = st.lists(st.floats(-100, 100, width=32), min_size=2, max_size=30)
 SHARES = st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=30)
 
 
-def of(values: Sequence[Any], name: str = "mean", *, like_lm_eval: bool = False) -> tuple[float, float]:
-    estimated = estimate(AGGREGATIONS[name], values, bootstrap_iters=1000, like_lm_eval=like_lm_eval)
+def of(values: Sequence[Any], name: str = "mean", *, stderr: StderrMethod = "influence") -> tuple[float, float]:
+    estimated = estimate(AGGREGATIONS[name], values, bootstrap_iters=1000, stderr=stderr)
     assert estimated.stderr is not None
     return estimated.value, estimated.stderr
 
@@ -369,7 +369,7 @@ def of(values: Sequence[Any], name: str = "mean", *, like_lm_eval: bool = False)
 def test_a_mean_and_its_error_are_those_of_statistics(values: list[float]) -> None:
     expected = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
     assert of(values) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    assert of(values, like_lm_eval=True) == of(values)
+    assert of(values, stderr="lm-eval") == of(values)
 
 
 @given(st.data(), SCORES)

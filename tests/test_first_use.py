@@ -99,7 +99,7 @@ def test_any_server_parameter_is_accepted_and_a_likely_typo_is_reported(caplog: 
 
 def drawn(aggregation: str, values: Sequence[Any]) -> Estimate:
     known = AGGREGATIONS[aggregation]
-    estimated = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
+    estimated = estimate(known, values, bootstrap_iters=100)
     return with_draws(estimated, known, values, range(len(values)), "here")
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 import assay
+from assay.dialect import OURS
 from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_table import make_aggregator
 from assay.graphs.output import REASON
@@ -41,7 +42,7 @@ def test_the_influence_of_a_record_is_the_effect_of_slightly_more_weight(pairs: 
     golds, answers = zip(*pairs, strict=True)
     labels = sorted({*golds, *answers})
     for name, oracle in ORACLES.items():
-        metric = make_aggregator(name, PARAMS[name], Place("here"), like_sygra=False)
+        metric = make_aggregator(name, PARAMS[name], Place("here"), OURS)
         tally = metric.tally()
         for golden, answer in pairs:
             tally.add(result(golden, answer))
@@ -63,13 +64,13 @@ def test_the_influence_of_a_record_is_the_effect_of_slightly_more_weight(pairs: 
 @pytest.mark.parametrize("name", ["precision", "recall", "f1_score"])
 def test_intervals_of_precision_recall_and_f1_stay_between_0_and_1(name: str) -> None:
     """One of ten answers is wrong: the number is high, and Student's interval of its standard error reaches beyond 1."""
-    metric = make_aggregator(name, PARAMS[name], Place("here"), like_sygra=False)
+    metric = make_aggregator(name, PARAMS[name], Place("here"), OURS)
     tally = metric.tally()
     pairs = [("a", "a")] * 6 + [("b", "b")] * 3 + [("b", "a")]
     for golden, answer in pairs:
         tally.add(result(golden, answer))
     [evidence] = metric.evidence(tally).values()
-    plain = estimate(evidence.aggregation, evidence.values, bootstrap_iters=10, like_lm_eval=False)
+    plain = estimate(evidence.aggregation, evidence.values, bootstrap_iters=10)
     number = with_draws(plain, evidence.aggregation, evidence.values, range(10), "here")
     golds, answers = zip(*pairs, strict=True)
     assert float(number) == pytest.approx(ORACLES[name](golds, answers, average="macro"))
@@ -80,7 +81,7 @@ def test_intervals_of_precision_recall_and_f1_stay_between_0_and_1(name: str) ->
 
 
 def test_a_thousand_classes_need_no_table_of_all_records_by_all_classes() -> None:
-    metric = make_aggregator("f1_score", PARAMS["f1_score"], Place("here"), like_sygra=False)
+    metric = make_aggregator("f1_score", PARAMS["f1_score"], Place("here"), OURS)
     tally = metric.tally()
     for number in range(20_000):
         tally.add(result(f"answer {number}", f"answer {number + number % 2}"))

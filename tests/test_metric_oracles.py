@@ -55,7 +55,7 @@ def scoring(output_type: str, metrics: Sequence[Mapping[str, Any]]) -> ScoringLo
                      kwargs={key: value for key, value in metric.items() if key not in ("name", "aggregation")})
         for metric in metrics
     ]  # fmt: skip
-    bound = MetricBinder(output_type, place, helpers, lenient=False).bind(configs, processed=False)
+    bound = MetricBinder(output_type, place, helpers).bind(configs, processed=False)
     scorer = GenerationScorer()
     scorer.bind(DEFAULT.name, bound)
     return ScoringLoop([(build_pipeline(DEFAULT, place), scorer)], ResultBuilder(output_type))
@@ -376,7 +376,7 @@ def estimated(scored: ScoringLoop, key: str, values: Sequence[Any]) -> Any:
     named = scored.parents.get(key, key)
     aggregation: Any = next(metric.aggregation for metric in metrics if metric.name == named)
     known = AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation
-    return estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
+    return estimate(known, values, bootstrap_iters=100)
 
 
 def over_documents(
@@ -456,7 +456,7 @@ def test_the_error_of_a_score_over_classes_is_that_of_a_jackknife(average: str, 
     known = AGGREGATIONS[f"{average}_{score}"]
     without = [known.function(values[:n] + values[n + 1 :]) for n in range(len(values))]
     expected = math.sqrt((len(values) - 1) ** 2 / len(values) * np.var(without, ddof=1))
-    estimated = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
+    estimated = estimate(known, values, bootstrap_iters=100)
     assert estimated.stderr == pytest.approx(expected, rel=0.05)
 
 

@@ -15,7 +15,7 @@ from tests.test_python_runs import adder, tasks
 
 import assay
 from assay.cli import main
-from assay.report.charts import Axis, Chart, Panel, Point, Series, draw, style_of
+from assay.report.charts import Chart, Panel, Point, Series, axis_of, draw, style_of
 from assay.report.drawing import COLORS, Drawing, Label, Titled, as_image, as_svg, fitted, fitted_names, text_width
 from assay.report.pictures import KINDS
 from small_runs import write_task
@@ -30,7 +30,7 @@ def chart(points: list[Point], rows: list[str], **more: object) -> Drawing:
 
 def elements(svg: str, name: str, color: str = "") -> list[ElementTree.Element]:
     every = ElementTree.fromstring(svg).iter(f"{SVG}{name}")
-    return [each for each in every if not color or COLORS[color] in (each.get("fill"), each.get("stroke"))]
+    return [each for each in every if not color or COLORS[color].paper in (each.get("fill"), each.get("stroke"))]
 
 
 def places(element: ElementTree.Element) -> list[tuple[float, float]]:
@@ -129,7 +129,7 @@ def test_hostile_names_are_text() -> None:
 
 
 def test_values_over_many_powers_of_ten_have_a_logarithmic_axis() -> None:
-    axis = Axis([1.0, 100.0, 10_000.0], 0.0, 100.0)
+    axis = axis_of([1.0, 100.0, 10_000.0], 0.0, 100.0)
     assert (axis(1.0), axis(100.0), axis(10_000.0)) == pytest.approx((0.0, 50.0, 100.0))
     assert [text for _, text in axis.ticks(6)] == ["1", "10", "100", "1000", "10000"]
 

@@ -143,7 +143,7 @@ def numbers(task: PreparedTask, scored: list[Any]) -> dict[str, Any]:
     for number, built in enumerate(scored):
         for filtered in [] if isinstance(built, Failed) else built:
             board.add(number, filtered)
-    estimates = board.estimates(task.aggregation, bootstrap_iters=100, like_lm_eval=True, source="")
+    estimates = board.estimates(task.aggregation, bootstrap_iters=100, stderr="lm-eval", source="")
     return {
         key: value
         for row, estimate in estimates.items()

@@ -55,11 +55,11 @@ class Page(HTMLParser):
 
 KNOWN = {
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "h4", "p", "b", "div", "table", "thead", "tbody", "tr", "th", "td",
-    "span", "svg", "rect", "path", "g", "text", "circle", "details", "summary", "pre", "dl", "dt", "dd",
+    "span", "svg", "rect", "path", "g", "text", "circle", "polyline", "polygon", "desc", "details", "summary", "pre", "dl", "dt", "dd",
 }  # fmt: skip
 HARMLESS = {
     "class", "charset", "content", "http-equiv", "name", "lang", "title", "colspan", "open", "role", "viewbox", "width", "height",
-    "aria-label", "x", "y", "d", "text-anchor", "cx", "cy", "r", "stroke-dasharray",
+    "aria-label", "x", "y", "d", "text-anchor", "cx", "cy", "r", "points", "rx", "transform", "font-size", "font-weight", "stroke-width", "stroke-dasharray",
 }  # fmt: skip
 
 
@@ -187,11 +187,11 @@ def levels(write: Write, tmp_path: Path) -> Path:
 def test_a_column_with_few_values_has_a_number_for_each_value(levels: Path) -> None:
     [result] = build_report([levels]).runs[0].slices
     assert (result.task, result.column) == ("levels", "level")
-    assert [(part.name, part.value, part.note) for part in result.parts] == [
-        ("hard", 0.2, "n 10"),
-        ("easy", 0.8, "n 10"),
+    assert [(part.name, part.number.value, part.number.n) for part in result.parts] == [
+        ("hard", 0.2, 10),
+        ("easy", 0.8, 10),
     ]
-    low, high = result.parts[0].low, result.parts[0].high
+    low, high = result.parts[0].number.low, result.parts[0].number.high
     for end, tail in ((low, 0.025), (high, 0.975)):  # mid-p, of two in ten
         assert binom.sf(2, 10, end) + binom.pmf(2, 10, end) / 2 == pytest.approx(tail)
     [asked] = build_report([levels], ReportOptions(columns=["number"])).runs[0].slices
@@ -277,7 +277,7 @@ def test_texts_are_readable_in_light_and_in_dark() -> None:
     ]
     assert len(both) == 2
     for colours in both:
-        for ground in ("paper", "panel"):
+        for ground in ("page", "panel"):
             for ink in ("ink", "faint", "accent", "good", "bad"):
                 light, dark = sorted((luminance(colours[ink]), luminance(colours[ground])), reverse=True)
                 assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground, colours[ink])

@@ -325,7 +325,7 @@ def test_the_error_of_f1_is_that_of_its_resamples() -> None:
     for document in ((1, 1), (1, 0), (0, 1), (0, 0)):
         moved = (aggregation.function(many + [document] * more) - aggregation.function(many)) * len(many) / more
         assert influence[PAIRS.index(document)] == pytest.approx(moved, abs=0.01)
-    number = estimate_by(aggregation, PAIRS, bootstrap_iters=1000, like_lm_eval=False)
+    number = estimate_by(aggregation, PAIRS, bootstrap_iters=1000)
     assert number.stderr == pytest.approx(bootstrap(aggregation, PAIRS, 5000) * math.sqrt(100 / 99), rel=0.03)
 
 
@@ -347,7 +347,7 @@ def test_a_rare_class_has_the_interval_of_a_smoothed_table(name: str) -> None:
     pairs: list[Any] = [(0, 0)] * 46 + [(1, 1)] * 4
     values = pairs if name != "class_f1" else [(each[0],) * 3 for each in pairs]
     drawn = with_draws(
-        estimate_by(AGGREGATIONS[name], values, bootstrap_iters=1, like_lm_eval=False),
+        estimate_by(AGGREGATIONS[name], values, bootstrap_iters=1),
         AGGREGATIONS[name],
         values,
         range(50),
@@ -371,7 +371,7 @@ def test_resamples_of_f1_are_scikit_learns() -> None:
 
 def test_a_median_of_integers_has_an_interval_though_its_resamples_do_not_vary() -> None:
     values = [3] * 150 + [2] * 25 + [4] * 25
-    number = estimate_by(AGGREGATIONS["median"], values, bootstrap_iters=100, like_lm_eval=False)
+    number = estimate_by(AGGREGATIONS["median"], values, bootstrap_iters=100)
     drawn = with_draws(number, AGGREGATIONS["median"], values, range(200), "s")
     assert (drawn.stderr, ends(drawn), drawn.method) == (0, (3, 3), "order")
 

@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 from assay import simple_evaluate
 from assay.config.task import TaskConfig
+from assay.dialect import dialect_of
 from assay.graphs.sources import graph_rows
 from assay.graphs.spec import DataConfig, SourceConfig
 from assay.models import Scripted
@@ -177,7 +178,7 @@ def test_compat_leaves_the_values_of_the_data_library(case: str, tmp_path: Path)
     kind, values, _ = ARROW[case]
     parquet.write_table(pa.table({"c": pa.array(values, kind)}), tmp_path / "d.parquet")
     written = {"dataset_path": "parquet", "dataset_kwargs": {"data_files": {"test": "d.parquet"}}}
-    assert repr([row["c"] for row in read(tmp_path, written, as_table=True)]) == repr(values)
+    assert repr([row["c"] for row in read(tmp_path, written, dialect=dialect_of("lm-eval"))]) == repr(values)
 
 
 JSON: dict[str, tuple[str, Any]] = {

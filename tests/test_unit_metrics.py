@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from assay import UnitMetric, UnitMetricRegistry, UnitMetricResult, UnitMetrics, unit_metric
 from assay.compat.modules import HelperCode, resolve_dotted
+from assay.dialect import dialect_of
 from assay.errors import ConfigError, Place
 from assay.graphs.sygra import parse_response_as_json
 from assay.graphs.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
@@ -532,5 +533,5 @@ def test_records_are_combined_in_windows_the_last_included() -> None:
     params = {"combine": 2, "shift": 1, "join_column": {"n": "$1-$2"}}
     assert CombineRecords().transform(rows, params) == [{"n": "0-1"}, {"n": "1-2"}, {"n": "2-3"}]
     as_there = CombineRecords()
-    as_there.like_sygra = True
+    as_there.run_dialect = dialect_of("sygra")
     assert as_there.transform(rows, params) == [{"n": "0-1"}, {"n": "1-2"}]

@@ -36,7 +36,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.viewer.app import make_app, server_config
 from assay.viewer.compare_page import round_robin
-from assay.viewer.distributions import score_bins, slice_intervals
+from assay.viewer.distributions import score_bins, score_slices
 from assay.viewer.events import StreamServer
 from assay.viewer.graph_page import NodeVisits, _count_visits
 from assay.viewer.guard import HEADERS, RequestGuard, allowed_hosts, is_loopback
@@ -244,14 +244,14 @@ def test_invalid_parameters_of_a_url_are_ignored() -> None:
 
 def test_scores_are_counted_and_parted_by_a_column(sums: Samples) -> None:
     assert [(each.low, each.size) for each in score_bins(sums)] == [(0.0, 12), (1.0, 48)]
-    parts = slice_intervals(sums, "level")
-    assert [(part.name, part.value, part.note) for part in parts] == [
-        ("0", 0.8, "n 20"),
-        ("1", 0.8, "n 20"),
-        ("2", 0.8, "n 20"),
+    parts = score_slices(sums, "level")
+    assert [(part.name, part.number.value, part.number.n) for part in parts] == [
+        ("0", 0.8, 20),
+        ("1", 0.8, 20),
+        ("2", 0.8, 20),
     ]
-    assert [part.note for part in slice_intervals(sums, "a")] == ["n 12"] * 5  # too many values: fifths
-    assert slice_intervals(sums, "no such column") == []
+    assert [part.number.n for part in score_slices(sums, "a")] == [12] * 5  # too many values: fifths
+    assert score_slices(sums, "no such column") == []
 
 
 def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tmp_path: Path) -> None:
@@ -260,10 +260,10 @@ def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tm
     kinds = [{"kind": "many"}] * 3 + [{"kind": "few"}] + [{"kind": "single"}]
     tasks = compared_world.write_tasks(tmp_path / "tasks", dict.fromkeys(scores, kinds))
     compared_world.make_run(tasks, tmp_path / "run", scores)
-    slices = {each.task: {part.name: part for part in each.parts} for each in
+    slices = {each.task: {part.name: part.number for part in each.parts} for each in
                 build_report([tmp_path / "run"], ReportOptions(columns=["kind"])).runs[0].slices}  # fmt: skip
     for task in scores:
-        shown = {part.name: part for part in slice_intervals(the_samples(tmp_path, task, "x,none", "run"), "kind")}
+        shown = {part.name: part.number for part in score_slices(the_samples(tmp_path, task, "x,none", "run"), "kind")}
         assert shown.keys() == {"many", "few", "single"}
         for name, part in shown.items():
             assert part.value == pytest.approx(slices[task][name].value)
@@ -279,7 +279,7 @@ def test_a_task_shows_numbers_distribution_slices_and_samples(address: str) -> N
     text = text_of(page)
     assert "Samples 12" in text
     assert "doc.level" in text
-    assert page.count('class="plot"') == 3  # scores, length of the answers, slices
+    assert page.count('class="plot"') == 5  # two bars of numbers; scores, length of the answers, slices
     assert "Reliability" in fetched(address, "/task", run="first", task="colours")[1]
 
 

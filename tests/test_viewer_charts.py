@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.records import FilterScores, Generate, Loglikelihood, Sample
+from assay.report.drawing import as_svg
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
@@ -50,6 +51,10 @@ def text(number: int, said: str, score: float) -> SampleRecord:
     return SampleRecord(sample, [[said]], [FilterScores("none", [said], {"f1": score})])
 
 
+def svg(chart: ChartCard) -> str:
+    return as_svg(chart.drawing, embedded=True)
+
+
 def card(chart: ChartCard | None) -> ChartCard:
     assert chart is not None
     return chart
@@ -76,13 +81,13 @@ def test_margins_are_the_right_choice_minus_the_best_other(tmp_path: Path) -> No
     chart = card(margin_card(written(tmp_path, CHOICES, "acc,none")))
     assert dict(chart.rows) == {"-2 … -1": "1", "-1 … +0": "0", "+0 … +1": "1", "+1 … +2": "2"}  # log 3 is 1.0986
     assert "mean +0.275; above 0 in 2 of 4" in chart.about  # log 3 / 4
-    assert chart.svg.count('class="worse"') == 2 and chart.svg.count('class="better"') == 2
+    assert svg(chart).count('class="worse fill"') == 2 and svg(chart).count('class="better fill"') == 2
 
 
 def test_scores_of_0_and_1_are_one_bar_and_others_a_histogram(tmp_path: Path) -> None:
     both = card(score_card(written(tmp_path / "a", CHOICES, "acc,none")))
     assert both.rows == [("0", "3", "60.0%"), ("1", "2", "40.0%")]
-    assert "1: 2 (40.0%)" in both.svg
+    assert "1: 2 (40.0%)" in svg(both)
     many = [text(number, "x", number / 40) for number in range(40)]
     drawn = card(score_card(written(tmp_path / "b", many, "f1,none")))
     assert len(drawn.rows) == 20 and {row[1] for row in drawn.rows} == {"2"}
@@ -129,7 +134,7 @@ def test_a_task_has_the_charts_that_its_samples_allow(tmp_path: Path) -> None:
     texts = [text(number, "x" * number, number / 20) for number in range(20)]
     chart = task_charts(written(tmp_path / "b", texts, "f1,none"))
     assert [each.name for each in chart] == ["scores", "length"]
-    assert all(each.rows and 'role="img"' in each.svg and "style=" not in each.svg for each in chart)
+    assert all(each.rows and 'role="img"' in svg(each) and "style=" not in svg(each) for each in chart)
     assert task_charts(written(tmp_path / "c", texts[:1], "none,such")) == []
 
 
@@ -141,11 +146,11 @@ def test_two_runs_are_paired_document_by_document(tmp_path: Path) -> None:
     # 1, 3, 5: 1 and 1; 0, 2, 4: 0 and 1; 6: 0 and 0; 7 is in one alone
     assert sorted(chart.rows) == [("0", "0", "1"), ("0", "1", "3"), ("1", "1", "3")]
     assert chart.about == "7 documents: 3 score higher in b, 0 lower, 4 alike"
-    assert (
-        chart.svg.count('class="better fill"') == 1 and 'class="worse fill"' not in chart.svg
+    assert svg(chart).count('class="better fill"') == 1 and 'class="worse fill"' not in svg(
+        chart
     )  # one mark for each pair
     lower = card(paired_card(replace(both, is_more_better=False), two, ("a", "b")))
-    assert lower.svg.count('class="worse fill"') == 1 and 'class="better fill"' not in lower.svg
+    assert svg(lower).count('class="worse fill"') == 1 and 'class="better fill"' not in svg(lower)
 
 
 @pytest.mark.parametrize(

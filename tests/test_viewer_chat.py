@@ -351,7 +351,7 @@ def test_chats_charts_and_graphs_in_a_browser_wide_and_narrow_light_and_dark(add
         assert "**4**" in page.locator("pre.answer").first.inner_text()
         page.goto(address + pages["graph"])
         boxes = page.evaluate(
-            "[...document.querySelectorAll('svg.graph rect.ground')].map(r => r.getBoundingClientRect().toJSON())"
+            "[...document.querySelectorAll('svg.plot rect.paper')].map(r => r.getBoundingClientRect().toJSON())"
         )
         assert len(boxes) == 3
         assert not page.evaluate(CROSSED)
@@ -360,9 +360,9 @@ def test_chats_charts_and_graphs_in_a_browser_wide_and_narrow_light_and_dark(add
 
 
 CROSSED = """
-[...document.querySelectorAll('svg.graph path.way')].some((way, number) => {
-  const nodes = [...document.querySelectorAll('svg.graph rect.node')].map(r => r.getBBox());
-  const labels = [...document.querySelectorAll('svg.graph rect.ground')].map(r => r.getBBox());
+[...document.querySelectorAll('svg.plot polyline')].some((way, number) => {
+  const nodes = [...document.querySelectorAll('svg.plot rect.panel')].map(r => r.getBBox());
+  const labels = [...document.querySelectorAll('svg.plot rect.paper')].map(r => r.getBBox());
   let crossed = 0;
   const inside = (p, b, edge) => p.x > b.x + edge && p.x < b.x + b.width - edge && p.y > b.y + edge && p.y < b.y + b.height - edge;
   const met = new Set();

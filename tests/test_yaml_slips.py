@@ -6,6 +6,7 @@ import pytest
 
 from assay import TaskManager
 from assay.config.loader import load
+from assay.dialect import OURS
 from assay.errors import nearest
 from assay.tasks.validate import validate
 from small_runs import write_task
@@ -43,7 +44,7 @@ SLIPS = {
 @pytest.mark.parametrize("name", SLIPS)
 def test_a_slip_is_named_at_its_place_with_the_remedy(name: str) -> None:
     text, place, what, fix = SLIPS[name]
-    _, [problem] = load(f"task: t\n{text}".encode(), "t.yaml", lenient=False)
+    _, [problem] = load(f"task: t\n{text}".encode(), "t.yaml", OURS)
     assert str(problem.place) == f"t.yaml:{place}"
     assert what in problem.what
     assert fix in problem.fix

@@ -12,6 +12,7 @@ from assay.catalog.index import CatalogEntry, Index, index_root
 from assay.catalog.roots import IncludePath, Root, all_roots
 from assay.catalog.selection import CatalogSelection, Overrides, Selector, Spec, split_specs
 from assay.config.fields import Fields
+from assay.dialect import OURS, Dialect
 from assay.errors import Problem
 from assay.records import UserValue
 
@@ -24,11 +25,11 @@ class Catalog:
     """
 
     def __init__(
-        self, include_path: IncludePath = None, *, include_defaults: bool = True, lenient: bool = False
+        self, include_path: IncludePath = None, *, include_defaults: bool = True, dialect: Dialect = OURS
     ) -> None:
-        self.lenient = lenient
+        self.dialect = dialect
         self.facts: Mapping[str, object] | None = None
-        self._roots = all_roots(include_path, include_defaults=include_defaults, lenient=lenient)
+        self._roots = all_roots(include_path, include_defaults=include_defaults, dialect=dialect)
         self._stale: set[str] = set()
         self._reader = IncludeReader()
 
@@ -71,7 +72,7 @@ class Catalog:
     ) -> tuple[Fields, list[Problem]]:
         """Read a file with its includes, and its problems."""
         index = index or self.index
-        merged = self._reader.merged(entry.path, lenient=index.origins[entry.path].is_lenient(entry.path))
+        merged = self._reader.merged(entry.path, index.origins[entry.path].dialect_of(entry.path))
         changed = {path for path, digest in merged.files.items() if index.digest_of(path) != digest}
         self._stale |= changed
         problems = [*merged.problems]
@@ -79,7 +80,7 @@ class Catalog:
             problems += check_fields(merged.fields, entry.path)
         if any(entry in (clash.first, clash.second) for clash in index.clashes):
             problems += [
-                clash.problem(self._reader.merged(clash.second.path, lenient=clash.lenient).fields)
+                clash.problem(self._reader.merged(clash.second.path, clash.dialect).fields)
                 for clash in index.clashes
                 if entry in (clash.first, clash.second)
             ]
@@ -111,5 +112,5 @@ class Catalog:
         if any(folder == Path(r.path) or (r.deep and folder.is_relative_to(r.path)) for r in self._roots):
             doubled = any(meant in (clash.first.path, clash.second.path) for clash in self.index.clashes)
             return Index(self.index.parts, meant) if doubled else self.index
-        root = Root(str(folder), "tasks", lenient=self.lenient, deep=path.is_dir())
+        root = Root(str(folder), "tasks", self.dialect, deep=path.is_dir())
         return Index([*self.index.parts, (root, index_root(root, stale=self._stale))], meant)

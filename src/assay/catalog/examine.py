@@ -13,6 +13,7 @@ from assay.config.kinds import KINDS, kind_key
 from assay.config.option import yaml_keys
 from assay.config.source import Source
 from assay.config.task import FormatConfig, TaskConfig, media_problem, unsent_media
+from assay.dialect import Dialect
 from assay.errors import Problem, nearest, some, uncheckable
 from assay.records import Failed, Params, UserValue
 from assay.user_code import call_user_code
@@ -25,12 +26,12 @@ DEFINING_KEYS = ("dataset_path", "custom_dataset", "class", "doc_to_text", "doc_
 """Keys that define a new task; a mapping without them changes an existing one."""
 
 
-def examine(path: str, reader: IncludeReader, *, lenient: bool) -> tuple[CatalogEntry, MergedFile]:
+def examine(path: str, reader: IncludeReader, dialect: Dialect) -> tuple[CatalogEntry, MergedFile]:
     """Return the index entry of a file, and the files read for it. No user code is executed.
 
     A file of another program is at worst broken: the others are still listed.
     """
-    merged = reader.merged(path, lenient=lenient)
+    merged = reader.merged(path, dialect)
     entry = call_user_code("cannot be checked", _entry, path, merged)
     if isinstance(entry, Failed):
         error = str(uncheckable(path, entry.reason))
@@ -85,7 +86,7 @@ def kind_of(fields: Fields, path: str | None = None) -> Kind:
         if kind in fields:
             origin = fields.origin(kind)
             borrowed = path is not None and isinstance(origin.source, Source) and origin.source.file != path
-            return "template" if borrowed and not origin.lenient else kind
+            return "template" if borrowed and not origin.dialect.takes_name_from_include else kind
     return "template"
 
 
@@ -145,7 +146,7 @@ def _check_name(fields: Fields, key: str, problems: list[Problem]) -> None:
     if not wrong and isinstance(name, str) and name.endswith("@"):
         wrong = "ends with '@' but has no format"
     if wrong and isinstance(name, str):
-        tolerated = fields.origin(key).lenient and not name_problem(name.replace(" ", "_"))
+        tolerated = fields.origin(key).dialect.accepts_spaces_in_names and not name_problem(name.replace(" ", "_"))
         what = f"the name {name!r} {wrong}"
         problems.append(Problem(fields.place(key), what, "choose another name", serious=not tolerated))
 
@@ -159,9 +160,9 @@ def _check_task(fields: Fields, problems: list[Problem]) -> None:
             problems.append(Problem(place, f"the tag {tag!r} {wrong}", "choose another tag"))
     if "group" in fields:
         fix = f"write `tag: {fields['group']}`, or list the task in a group file"
-        lenient = fields.origin("group").lenient
+        serious = not fields.origin("group").dialect.accepts_misplaced_keys
         place = fields.place("group", key=True)
-        problems.append(Problem(place, "a task file cannot have `group`", fix, serious=not lenient))
+        problems.append(Problem(place, "a task file cannot have `group`", fix, serious=serious))
 
 
 def check_group(fields: Fields, problems: list[Problem]) -> None:
@@ -170,9 +171,9 @@ def check_group(fields: Fields, problems: list[Problem]) -> None:
     check(GroupConfig, fields, problems, known=(*TASK_KEYS, *MEMBER_KEYS))
     check(TaskConfig, fields.without(*GROUP_KEYS, *MEMBER_KEYS), problems, known=GROUP_KEYS)
     if "tag" in fields:
-        lenient = fields.origin("tag").lenient
+        serious = not fields.origin("tag").dialect.accepts_misplaced_keys
         fix = "put the tag on the tasks; the group is selected by its name"
-        problems.append(Problem(fields.place("tag", key=True), "a group cannot have a tag", fix, serious=not lenient))
+        problems.append(Problem(fields.place("tag", key=True), "a group cannot have a tag", fix, serious=serious))
     for number, member in enumerate(_as_list(fields.get("task"))):
         if isinstance(member, Mapping):
             inner = Fields.of(member, fields.origin("task").within("task", number))

@@ -7,6 +7,7 @@ from functools import partial
 
 from assay.config.fields import Fields, Origin
 from assay.config.source import Source, read_bytes
+from assay.dialect import Dialect
 from assay.errors import Place, Problem, nearest
 from assay.records import Params
 
@@ -31,23 +32,23 @@ class IncludeReader:
     def __init__(self) -> None:
         self._kept: dict[str, Source] = {}
 
-    def merged(self, path: str, *, lenient: bool) -> MergedFile:
+    def merged(self, path: str, dialect: Dialect) -> MergedFile:
         """Merge a file with its includes; problems are collected in `problems`, and the rest is still merged."""
-        reading = _IncludeWalk(self, lenient)
+        reading = _IncludeWalk(self, dialect)
         fields = reading.file(path, (), None)
         return MergedFile(fields, reading.files, tuple(dict.fromkeys(reading.problems)))
 
     def within(self, fields: Fields) -> MergedFile:
         """Merge a mapping written inside a file with the files that its `include` names."""
-        reading = _IncludeWalk(self, fields.origin("include").lenient)
+        reading = _IncludeWalk(self, fields.origin("include").dialect)
         merged = reading.mapping(fields, ())
         return MergedFile(merged, reading.files, tuple(dict.fromkeys(reading.problems)))
 
-    def source(self, path: str, *, keep: bool, lenient: bool) -> Source:
+    def source(self, path: str, *, keep: bool, dialect: Dialect) -> Source:
         kept = self._kept.get(path)
         if kept is not None:
             return kept
-        source = Source(path, read_bytes(path), lenient=lenient)
+        source = Source(path, read_bytes(path), dialect=dialect)
         if keep:
             self._kept[path] = source
         return source
@@ -56,9 +57,9 @@ class IncludeReader:
 class _IncludeWalk:
     """One walk through a file and its includes."""
 
-    def __init__(self, reader: IncludeReader, lenient: bool) -> None:
+    def __init__(self, reader: IncludeReader, dialect: Dialect) -> None:
         self.reader = reader
-        self.lenient = lenient
+        self.dialect = dialect
         self.files: dict[str, str] = {}
         self.problems: list[Problem] = []
 
@@ -105,7 +106,7 @@ class _IncludeWalk:
             if path not in chain and len(chain) < MAX_INCLUDES:
                 if not os.path.isfile(path):  # noqa: PTH113  # hot; a pipe would be waited for without end
                     raise _not_a_file(path)
-                return self.reader.source(path, keep=asked is not None, lenient=self.lenient)
+                return self.reader.source(path, keep=asked is not None, dialect=self.dialect)
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
             self.files[path.replace("\0", "?")] = ""
             place = asked() if asked is not None else Place(path)

@@ -14,6 +14,7 @@ from assay.catalog.cache import code_key, read_cached, write_cached
 from assay.catalog.roots import Root
 from assay.config.fields import Fields
 from assay.config.source import DIGEST_LENGTH, digest
+from assay.dialect import Dialect, dialect_of
 from assay.errors import Place, Problem
 from assay.records import JSON, AnyJSON
 
@@ -186,8 +187,9 @@ def save_snapshot(root: Root, snapshot: Snapshot) -> None:
 def _cache_name(root: Root) -> str:
     """The root with the code that builds and checks entries: no index outlives its rules, and other rules have another one."""
     here = os.path.dirname(__file__)  # noqa: PTH120  # on the way of every command
-    rules = code_key(here, f"{here}/../config")
-    return digest(json.dumps([root.path, root.lenient, root.deep, rules]).encode()) + ".json"
+    code = code_key(here, f"{here}/../config")
+    rules = [[*dialect.rules()] for dialect in (root.dialect, dialect_of(None, is_lm_evals_file=True))]
+    return digest(json.dumps([root.path, rules, root.deep, code]).encode()) + ".json"
 
 
 def _pack(snapshot: Snapshot, root: Root) -> list[JSON]:
@@ -257,7 +259,7 @@ def _rebuild(root: Root, known: Snapshot | None, files_below: Mapping[str, Stamp
             if path in kept:
                 entries.append(kept[path])
             else:
-                entry, merged = examine(path, reader, lenient=root.is_lenient(path))
+                entry, merged = examine(path, reader, root.dialect_of(path))
                 entries.append((entry, merged.files))
     elsewhere = stamps({path for _, files in entries for path in files if path not in files_below})
     return Snapshot.of(files_below, elsewhere, entries)
@@ -287,19 +289,20 @@ class NameClash:
 
     first: CatalogEntry
     second: CatalogEntry
-    lenient: bool
+    dialect: Dialect
 
     def problem(self, fields: Fields | None = None) -> Problem:
         """Return the problem; `fields` of the second file give the exact place."""
         what = f"{self.second.kind} {self.second.name!r} is also defined in {self.first.path}"
-        fix = "the first one counts, as in lm-eval" if self.lenient else "rename one of them"
+        keeps_first = self.dialect.keeps_first_of_equal_files
+        fix = "the first one counts, as in lm-eval" if keeps_first else "rename one of them"
         here = (
             fields is not None
             and self.second.kind in fields
             and fields.place(self.second.kind).file == self.second.path
         )
         place = fields.place(self.second.kind) if here and fields is not None else Place(self.second.path)
-        return Problem(place, what, fix, serious=not self.lenient)
+        return Problem(place, what, fix, serious=not keeps_first)
 
 
 class Index:
@@ -331,7 +334,7 @@ class Index:
                 if first is not entry and self._meant in (first.path, entry.path):
                     own[entry.kind == "format", entry.name] = first if first.path == self._meant else entry
                 elif first is not entry:
-                    self.clashes.append(NameClash(first, entry, root.is_lenient(entry.path)))
+                    self.clashes.append(NameClash(first, entry, root.dialect_of(entry.path)))
         for (is_format, name), entry in own.items():
             (self.formats if is_format else self.named)[name] = entry
 

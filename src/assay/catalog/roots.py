@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from assay.catalog.cache import read_cached, stamp_files, write_cached
 from assay.config.source import digest
+from assay.dialect import OURS, Dialect, dialect_of, join
 from assay.errors import ConfigError, Place, Problem
 
 if TYPE_CHECKING:
@@ -24,16 +25,16 @@ IncludePath = str | Path | Sequence[str | Path] | None
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A searched folder. In a lenient one, mistakes that lm-eval accepts are warnings."""
+    """A searched folder, with the dialect of its files."""
 
     path: str
     origin: str
-    lenient: bool = False
+    dialect: Dialect = OURS
     deep: bool = True
 
-    def is_lenient(self, file: str) -> bool:
-        """Whether a file of this root is read with lm-eval's leniency."""
-        return self.lenient or is_lm_eval(file)
+    def dialect_of(self, file: str) -> Dialect:
+        """The rules that a file of this root is read by: lm-eval's own are known by their path."""
+        return join(self.dialect, dialect_of(None, is_lm_evals_file=is_lm_eval(file)))
 
 
 PLUGIN_GROUP = "assay.tasks"
@@ -41,10 +42,10 @@ BUNDLED = "bundled"
 FOLDER_VARIABLE = "ASSAY_TASKS_DIR"
 
 
-def all_roots(include_path: IncludePath, *, include_defaults: bool, lenient: bool) -> list[Root]:
+def all_roots(include_path: IncludePath, *, include_defaults: bool, dialect: Dialect) -> list[Root]:
     """Every folder to search, weakest first."""
     defaults = default_roots() if include_defaults else ()
-    return [*defaults, *included_roots(include_path, lenient=lenient)]
+    return [*defaults, *included_roots(include_path, dialect)]
 
 
 def default_roots() -> Iterator[Root]:
@@ -55,7 +56,7 @@ def default_roots() -> Iterator[Root]:
             yield Root(folder, origin)
 
 
-def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root]:
+def included_roots(include_path: IncludePath, dialect: Dialect) -> Iterator[Root]:
     """The user's folders, in order; a missing one is an error, never skipped."""
     for written in split_paths(include_path):
         try:
@@ -73,7 +74,7 @@ def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root
             what = f"the folder {written!r} is not readable"
         if what:
             raise ConfigError([Problem(Place("include_path"), what, "give the folder that holds the task files")])
-        yield Root(str(folder), "include_path", lenient=lenient)
+        yield Root(str(folder), "include_path", dialect)
 
 
 def split_paths(include_path: IncludePath) -> list[str]:

@@ -29,8 +29,8 @@ from assay.report.comparison_text import (
     verification_json,
     verification_text,
 )
-from assay.report.pictures import check_target, plot_comparison
-from assay.report.plots import difference_intervals, forest_text
+from assay.report.pictures import check_target, plot_comparison, share_differences
+from assay.report.text_charts import forest_text
 
 RUN_OPTIONS = {
     **dict.fromkeys(("limit", "sample", "num_fewshot", "gen_kwargs", "system_instruction", "include_path")),
@@ -162,9 +162,7 @@ def _show(comparison: Comparison, *, plain: bool, plot: bool, wide: bool) -> Non
         echo()
         echo_report_table(recovery_table(comparison))
     for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
-        drawn = forest_text(
-            difference_intervals(comparison, number), most=screen().width if screen().is_fitted else None
-        )
+        drawn = forest_text(share_differences(comparison, number), most=screen().width if screen().is_fitted else None)
         echo(f"\n{each.label} minus {comparison.runs[0].label}\n{drawn}")
     if comparison.flips:
         echo("\n" + "\n".join(flip_lines(comparison.flips)))

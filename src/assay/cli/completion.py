@@ -288,12 +288,13 @@ def print_names(arguments: Sequence[str]) -> int:
 def _task_names(words: Sequence[str]) -> Iterable[str]:
     from assay.catalog.index import index_root, load_snapshot
     from assay.catalog.roots import all_roots
+    from assay.dialect import OURS
     from assay.errors import AssayError
 
     flags = [word.replace("-", "_").removeprefix("__") for word in words]
     included = [words[at + 1] for at, flag in enumerate(flags[:-1]) if flag == "include_path"]
     try:
-        roots = all_roots(included, include_defaults="no_defaults" not in flags, lenient=False)
+        roots = all_roots(included, include_defaults="no_defaults" not in flags, dialect=OURS)
     except AssayError:
         return
     for root in roots:

@@ -283,7 +283,7 @@ def add_catalog_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name where tasks are searched."""
     add_option(parser, "include_path")
     add_option(parser, "include_defaults")
-    parser.add_argument("--compat", choices=["lm-eval"], help="read every folder as leniently as lm-eval does")
+    parser.add_argument("--compat", choices=["lm-eval"], help="read every folder as lm-eval reads its own")
 
 
 def add_table_options(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", *more: str) -> None:

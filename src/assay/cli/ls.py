@@ -10,6 +10,7 @@ from assay.catalog.index import Index, index_root
 from assay.catalog.roots import all_roots
 from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
+from assay.dialect import dialect_of_files
 from assay.errors import ConfigError, Place, Problem
 from assay.records import JSON
 from assay.report.report_table import text_table
@@ -164,8 +165,8 @@ def _report_broken(names: list[str]) -> None:
 
 
 def _index(options: argparse.Namespace) -> Index:
-    lenient = options.compat == "lm-eval"
-    roots = all_roots(options.include_path, include_defaults=options.include_defaults is None, lenient=lenient)
+    dialect = dialect_of_files(options.compat)
+    roots = all_roots(options.include_path, include_defaults=options.include_defaults is None, dialect=dialect)
     return Index([(root, index_root(root)) for root in roots])
 
 

@@ -9,6 +9,7 @@ from assay.catalog.include import IncludeReader
 from assay.cli.output import counted
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
+from assay.dialect import OURS
 from assay.records import Failed
 from assay.samples.data import FILE_READERS, find_files
 from assay.samples.rows import DataError
@@ -39,7 +40,7 @@ def _details(row: "ListedName", reader: IncludeReader) -> tuple[str, str]:
         kinds = more.get("output_types")
         listed = f"for {', '.join(map(str, kinds))}" if isinstance(kinds, list) and kinds else ""
         return str(more.get("description") or more.get("output_type") or listed), ""
-    fields = reader.merged(row.path, lenient=True).fields
+    fields = reader.merged(row.path, OURS).fields
     if row.kind == "group":
         members = fields.get("task")
         count = counted(len(members), "member") if isinstance(members, list) else ""

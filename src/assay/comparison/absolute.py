@@ -72,7 +72,7 @@ class RunNumbers:
         if clusters is not None:
             board.clusters = dict(zip(documents, clusters[column.present].tolist(), strict=True))
         return board.estimated(
-            aggregation, list(values), documents, bootstrap_iters=BOOTSTRAPS, like_lm_eval=False,
+            aggregation, list(values), documents, bootstrap_iters=BOOTSTRAPS,
             source=self.run.source(name) or name, metric=key.metric,
         )  # fmt: skip
 

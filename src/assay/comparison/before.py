@@ -80,7 +80,7 @@ def _rows(prepared: PreparedRun, tasks: Mapping[str, Runnable]) -> Iterator[Pair
         trial[name] = Unknown.of(keys, max(task.size, 1), task.source or name, Aim(mde=1.0))
         for key in keys:
             yield PairedRow("task", name, name, key, 0, task.higher_is_better().get(key.metric), None, None)
-    for name, numbers in group_numbers(bottom_up(prepared.groups), trial, like_lm_eval=False).items():
+    for name, numbers in group_numbers(bottom_up(prepared.groups), trial).items():
         for key in numbers:
             yield PairedRow("group", name, name, key, 0, None, None, None)
 

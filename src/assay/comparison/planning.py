@@ -120,7 +120,7 @@ def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Task
     """Plan groups and tasks without earlier runs. A group's number is computed as in a run: by size or with equal weights,
     and with errors that add up where tasks share documents. One without a number or an error is skipped."""
     ordered = bottom_up(groups)
-    numbers = group_numbers(ordered, tasks, like_lm_eval=False)
+    numbers = group_numbers(ordered, tasks)
     first = {name: next(iter(rows.values()), None) for name, rows in numbers.items()}
     spreads = {
         name: (each.n, each.stderr**2) for name, each in first.items() if each is not None and each.stderr is not None

@@ -267,7 +267,7 @@ def _of_group(
         name: Unknown.of(task.rows() or (), max(task.size, 1), task.source or name, Aim(mde=1.0))
         for name, task in tasks.items()
     }
-    numbers = group_numbers(groups, trial, like_lm_eval=False)[group.name]
+    numbers = group_numbers(groups, trial)[group.name]
     rows = [key for key in numbers if key.metric == gate.metric and gate.filter in (None, key.filter)]
     if not rows:
         wrong = gate.metric if gate.filter is None else row_name(ScoreKey(gate.metric, gate.filter))

@@ -12,6 +12,7 @@ from assay.compat.task_base import Instance, Surroundings
 from assay.compat.task_base import Task as Base
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import MEDIA, media_problem, template_slips, unsent_media
+from assay.dialect import dialect_of
 from assay.errors import ConfigError, Place, Problem
 from assay.records import (
     JSON,
@@ -68,7 +69,7 @@ class ClassTask(PreparedTask):
             lm_task.set_fewshot_seed(settings.run.fewshot_random_seed)
             docs = lm_task.task_docs
             check_clusters(task, docs)
-            prompter = Prompter(lm_task.yaml_config, ())
+            prompter = Prompter(lm_task.yaml_config, (), dialect=dialect_of("lm-eval"))  # its methods say the rest
             return cls(
                 task,
                 lm_task.yaml_config,
@@ -197,7 +198,7 @@ def _apply_settings(lm_task: Base, task: Task, settings: Settings) -> None:
     """Apply the settings of the run to the configuration of the class."""
     lm_task.set_config("task", task.config.task)
     number = lm_task.config.get("num_fewshot")
-    if settings.run.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
+    if settings.run.num_fewshot is not None and not (number == 0 and settings.dialect.zero_shots_block_num_fewshot):
         number = settings.run.num_fewshot
     lm_task.set_config("num_fewshot", number or 0)
     if lm_task.config.get("output_type") == "generate_until":

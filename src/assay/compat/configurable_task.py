@@ -12,6 +12,7 @@ from assay.compat.features import Ignored
 from assay.compat.task_base import Config, Context, Docs, Instance, ModelAnswer, Task
 from assay.config.option import YAMLMapping
 from assay.config.task import FewshotConfig
+from assay.dialect import dialect_of
 from assay.records import Document, Failed, Function, Message, MetricValue, Prompt, Sample, messages_to_plain, plain
 from assay.samples.data import DataSet, columns_of
 from assay.samples.prompt import (
@@ -22,6 +23,7 @@ from assay.samples.prompt import (
     Prompter,
     Sampler,
     choice_field,
+    filled_choice_field,
     is_template,
     plain_field,
     target_field,
@@ -101,7 +103,7 @@ class ConfigurableTask(Task):
 
     def look_at_first(self) -> None:
         """As lm-eval does when a task is made, for what a function may draw: pool, documents, and the first one's fields."""
-        if self._is_like_lm_eval:
+        if self._dialect.prepares_unused_examples:
             self._pool  # noqa: B018  # listed here and kept
         if self.surroundings is not None:
             own = [key for key in QUESTION_KEYS[:2] if not self._overrides(key)]
@@ -124,8 +126,8 @@ class ConfigurableTask(Task):
         spec = doc_to_choice if doc_to_choice is not None else self.yaml_config.doc_to_choice
         if spec is None:
             raise DataError(f"{type(self).__name__} asks for choices, and its configuration has no doc_to_choice")
-        strict = self.surroundings is not None and not self.surroundings.settings.like_lm_eval
-        return choice_field(spec, self.features, strict=strict)(doc)
+        fills = self.surroundings is not None and not self._dialect.sends_templates_in_lists
+        return (filled_choice_field if fills else choice_field)(spec, self.features)(doc)
 
     def doc_to_choices_or_none(self, doc: Document) -> FieldValue:
         has_some = self.yaml_config.doc_to_choice is not None or self._overrides("doc_to_choice")
@@ -167,7 +169,7 @@ class ConfigurableTask(Task):
         literal = f"{{% raw %}}{prefix}{{% endraw %}}" if prefix and is_template(prefix) else prefix
         config = replace(own, **methods, gen_prefix=literal, fewshot_config=replace(shots, **shown))
         drawn = Examples(number, self._examples.pool, self._sampler) if number else Examples()
-        return Prompter(config, (), drawn, chat, multiple_inputs=self.multiple_input)
+        return Prompter(config, (), drawn, chat, multiple_inputs=self.multiple_input, dialect=dialect_of("lm-eval"))
 
     def _sampler(self) -> Sampler:
         """One for all prompts of the task: what is drawn depends on what was drawn before."""
@@ -219,7 +221,9 @@ class ConfigurableTask(Task):
         if not self._overrides("process_results"):
             return self._scored()
         # lm-eval's predict_only takes the metrics of the configuration away, and does not reach a method
-        return self._scored(scores_anyway=self._is_like_lm_eval, process_results=self.process_results)
+        return self._scored(
+            scores_anyway=self._dialect.scores_classes_in_predict_only, process_results=self.process_results
+        )
 
     @cached_property
     def _metrics_alone(self) -> ScoringLoop:

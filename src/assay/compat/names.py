@@ -8,7 +8,6 @@ from os import PathLike
 from types import ModuleType
 from typing import TypeVar
 
-from assay.catalog.roots import is_lm_eval
 from assay.compat import evaluate_names, filter_classes
 from assay.compat.configurable_task import MULTIPLE_CHOICE, PERPLEXITY, ContextSampler, FirstNSampler, task_classes
 from assay.compat.dataset import Dataset, DatasetDict, NamedSplit, Split, concatenate_datasets
@@ -222,4 +221,4 @@ def _load_yaml(path: str | PathLike[str], **_: Ignored) -> YAMLValue:
     from pathlib import Path
 
     file = Path(path)
-    return Source(str(file), file.read_bytes(), lenient=is_lm_eval(str(file))).value
+    return Source(str(file), file.read_bytes()).value

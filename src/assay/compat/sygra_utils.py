@@ -42,7 +42,7 @@ def load_jsonl_file(filepath: str) -> list[Any]:
 
 
 def load_yaml_file(filepath: str) -> Any:
-    return Source(str(filepath), Path(filepath).read_bytes(), lenient=True).value
+    return Source(str(filepath), Path(filepath).read_bytes()).value
 
 
 def extract_pattern(string: str, pattern: str) -> list[str]:

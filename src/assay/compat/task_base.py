@@ -11,6 +11,7 @@ from assay.compat.features import Ignored
 from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig
+from assay.dialect import OURS, Dialect
 from assay.records import Document, MetricValue, Prompt
 from assay.samples.data import DataSet, data_set
 from assay.samples.fewshot import LeakPolicy, default_sampler
@@ -125,9 +126,8 @@ class Task:
             dataset_kwargs=dataset_kwargs, custom_dataset=self._config.custom_dataset, metadata=self._config.metadata,
         )  # fmt: skip
         folder = self.surroundings.folder if self.surroundings is not None else None
-        like_lm_eval = self.surroundings is not None and self.surroundings.settings.like_lm_eval
         return _Splits(
-            data_set(config, folder=folder, data_dir=self._data_dir, as_table=like_lm_eval, read_run=read_run)
+            data_set(config, folder=folder, data_dir=self._data_dir, dialect=self._dialect, read_run=read_run)
         )
 
     @property
@@ -206,8 +206,8 @@ class Task:
         return [] if docs is None else list(plain_rows(docs))
 
     @property
-    def _is_like_lm_eval(self) -> bool:
-        return self.surroundings is not None and self.surroundings.settings.like_lm_eval
+    def _dialect(self) -> Dialect:
+        return self.surroundings.settings.dialect if self.surroundings is not None else OURS
 
     def look_at_first(self) -> None:
         """Find out from the first document what the configuration leaves open. A plain task leaves nothing."""
@@ -233,7 +233,9 @@ class Task:
     ) -> Context:  # fmt: skip
         """Description, examples and question, each written right behind the other."""
         if num_fewshot and self._choose is None:
-            leaks = LeakPolicy(one_more=not self.has_training_docs(), always=not self._is_like_lm_eval)
+            leaks = LeakPolicy(
+                one_more=not self.has_training_docs(), always=not self._dialect.draws_examples_from_evaluated_split
+            )
             self._choose = default_sampler(self._pool, self._seed, leaks)
         shots = [self._pool[index] for index in self._choose(doc, num_fewshot)] if self._choose and num_fewshot else []
         before = [f"{self.doc_to_text(shot)}{self.doc_to_target(shot)}\n\n" for shot in shots]

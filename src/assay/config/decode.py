@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue, near_miss, yaml_fields
+from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.records import Function
 from assay.redaction import redacted
@@ -40,11 +41,16 @@ class ProblemCollector:
     """Collects problems at the places of one mapping's values."""
 
     def __init__(
-        self, place: Callable[[Path, bool], Place], problems: list[Problem], *, lenient: bool, has_nulls: bool = False
+        self,
+        place: Callable[[Path, bool], Place],
+        problems: list[Problem],
+        *,
+        dialect: Dialect,
+        has_nulls: bool = False,
     ) -> None:
         self._place = place
         self.problems = problems
-        self.lenient = lenient
+        self.dialect = dialect
         self.has_nulls = has_nulls
 
     def add(self, path: Path, what: str, fix: str = "", *, key: bool = False, serious: bool = True) -> None:
@@ -60,7 +66,7 @@ class ProblemCollector:
             return DEFAULT
         expected = " or ".join(dict.fromkeys(WORDS[known] for known in readers if known != "null"))
         scalars = not {kind, *readers} & {"list", "map", "function", "other"}
-        tolerated = self.lenient and (kind == "null" or scalars)
+        tolerated = self.dialect.accepts_invalid_values and (kind == "null" or scalars)
         shown = redacted(value, str(path[-1]) if path else "", texts=False)
         what = f"{_name(path)} must be {expected}, got {_shown(shown, kind)}"
         self.add(path, what, _remedy(path, shown, kind, readers), serious=not tolerated)
@@ -68,11 +74,11 @@ class ProblemCollector:
 
     def remark(self, path: Path, inner: Path, what: str, fix: str) -> None:
         """Report a problem that a field's check found in its value, or in a key inside it."""
-        self.add((*path, *inner), what, fix, key=bool(inner), serious=not self.lenient)
+        self.add((*path, *inner), what, fix, key=bool(inner), serious=not self.dialect.accepts_invalid_values)
 
 
 Read = Callable[[Any, Path, ProblemCollector], Decoded]
-"""Reads one value. A value that does not fit is reported, and DEFAULT returned; lenient files keep some."""
+"""Reads one value. A value that does not fit is reported, and DEFAULT returned; some dialects keep it."""
 
 DEFAULT = object()
 """Marks an absent value."""
@@ -108,8 +114,7 @@ def _report_on(fields: Fields, problems: list[Problem], *, has_nulls: bool = Fal
     def place(path: Path, key: bool) -> Place:
         return fields.place(*path, key=key) if path else origins[-1].place()
 
-    lenient = any(origin.lenient for origin in origins)
-    return ProblemCollector(place, problems, lenient=lenient, has_nulls=has_nulls)
+    return ProblemCollector(place, problems, dialect=fields.dialect, has_nulls=has_nulls)
 
 
 def kind_of(value: YAMLValue) -> str:
@@ -181,7 +186,8 @@ def _missing(
 def _report_near_miss(key: str, record: type, path: Path, report: ProblemCollector) -> None:
     near = near_miss(str(key), tuple(shape_of(record).slots))
     if near:
-        report.add(path, f"unknown key {key!r}", f"did you mean {near!r}?", key=True, serious=not report.lenient)
+        serious = not report.dialect.takes_misspelled_keys_for_parameters
+        report.add(path, f"unknown key {key!r}", f"did you mean {near!r}?", key=True, serious=serious)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -272,7 +278,7 @@ def _one_or_many(readers: dict[str, Read]) -> dict[str, Read]:
         single = ProblemCollector(
             lambda inner, key: report._place((*path, *inner[len(path) + 1 :]), key),
             report.problems,
-            lenient=report.lenient,
+            dialect=report.dialect,
             has_nulls=report.has_nulls,
         )
         return each([value], path, single)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.source import Source
+from assay.dialect import OURS, Dialect, join
 from assay.errors import Place
 
 
@@ -35,8 +36,9 @@ class Origin:
         return self.source.file.rpartition("/")[0] if isinstance(self.source, Source) else None
 
     @property
-    def lenient(self) -> bool:
-        return isinstance(self.source, Source) and self.source.lenient
+    def dialect(self) -> Dialect:
+        """The rules that its file is read by."""
+        return self.source.dialect if isinstance(self.source, Source) else OURS
 
 
 class Fields(Mapping[str, object]):
@@ -91,6 +93,14 @@ class Fields(Mapping[str, object]):
 
     def origin(self, key: str) -> Origin:
         return self._origins[key]
+
+    @property
+    def dialect(self) -> Dialect:
+        """The rules that its files are read by: those that hold in any of them."""
+        dialect = OURS
+        for origin in self._origins.values():
+            dialect = join(dialect, origin.dialect)
+        return dialect
 
     def place(self, *path: str | int, key: bool = False) -> Place:
         """Locate the value at `path`; the first step of a path is a key of these fields."""

@@ -72,6 +72,19 @@ class AggMetricConfig:
         return self.name or self.metric_name
 
 
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """How the numbers of a group are computed where its file says nothing. No keys of the file: who loads it sets them."""
+
+    missing: Literal["error", "skip"] = "error"
+    """What a member without the metric does to an entry that does not say it."""
+    row_names: Literal["checked", "any"] = "checked"
+    equal_rows: Literal["error", "last"] = "error"
+    """What becomes of two numbers with one name."""
+    means: Literal["exact", "pooled"] = "exact"
+    """How means have their standard error and weights: from the documents, or pooled from the tasks' as lm-eval does."""
+
+
 @with_keys
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
@@ -95,6 +108,7 @@ class GroupConfig:
     metadata: Mapping[str, object] | None = option(
         "`description`, `version`, `domain`, `difficulty`, `citation`, and any other key.", None
     )
+    rules: GroupRules = GroupRules()
 
     def __post_init__(self) -> None:
         place = Place(f"group {self.group!r:.60}")

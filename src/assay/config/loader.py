@@ -14,6 +14,7 @@ from assay.config.arguments import is_too_large
 from assay.config.option import YAMLValue
 from assay.config.source import MAX_BYTES
 from assay.config.yaml_slips import Mark, find_slip
+from assay.dialect import OURS, Dialect
 from assay.errors import Place, Problem, nearest
 from assay.records import Function
 
@@ -27,12 +28,12 @@ MAX_EVENTS = 500_000
 _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def load(data: bytes, file: str, *, lenient: bool) -> tuple[YAMLValue, tuple[Problem, ...]]:
-    """Parse a text into a value and its problems. In a lenient file a key may be written twice."""
+def load(data: bytes, file: str, dialect: Dialect) -> tuple[YAMLValue, tuple[Problem, ...]]:
+    """Parse a text into a value and its problems."""
     problem = _too_much(data, file)
     if problem is not None:
         return None, (problem,)
-    loader = _Loader(data, file, lenient)
+    loader = _Loader(data, file, dialect)
     value: object = None
     try:
         node = loader.get_single_node()
@@ -97,11 +98,11 @@ _NO_NAMES = {"!function": "a function", "tag:yaml.org,2002:binary": "binary data
 class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depends on how PyYAML was built
     """The safe loader, with `!function` and a check for duplicate keys."""
 
-    def __init__(self, data: bytes, file: str, lenient: bool) -> None:
+    def __init__(self, data: bytes, file: str, dialect: Dialect) -> None:
         super().__init__(data)
         self.file = file
         self.folder = file.rpartition("/")[0]
-        self.lenient = lenient
+        self.dialect = dialect
         self.problems: list[Problem] = []
 
     def place(self, node: yaml.Node) -> Place:
@@ -123,8 +124,9 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
             earlier = first.setdefault((key.tag, key.value), key)
             if earlier is not key:
                 what = f"key {key.value!r} is written twice; the first is on line {earlier.start_mark.line + 1}"
-                fix = "the last value counts, as in lm-eval" if self.lenient else "delete one of them"
-                self.problems.append(Problem(self.place(key), what, fix, serious=not self.lenient))
+                keeps_last = self.dialect.keeps_last_of_equal_keys
+                fix = "the last value counts, as in lm-eval" if keeps_last else "delete one of them"
+                self.problems.append(Problem(self.place(key), what, fix, serious=not keeps_last))
 
     def _report_unnamed(self, node: yaml.MappingNode) -> None:
         for key, _ in node.value:
@@ -155,7 +157,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
 
 def _culprit(data: bytes, file: str) -> Place | None:
     """Locate the first scalar that cannot be read: an invalid date, a number with letters."""
-    loader, waiting = _Loader(data, file, True), [compose(data)]
+    loader, waiting = _Loader(data, file, OURS), [compose(data)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, yaml.ScalarNode):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
+from assay.dialect import OURS, Dialect
 from assay.errors import Place, Problem
 
 MAX_BYTES = 64 * 2**20
@@ -19,15 +20,15 @@ class Source:
     Places are computed on demand: most files have no problem to report.
     """
 
-    def __init__(self, file: str, data: bytes, *, lenient: bool = False) -> None:
+    def __init__(self, file: str, data: bytes, *, dialect: Dialect = OURS) -> None:
         from assay.config.loader import load  # the YAML library is not imported when the index suffices
 
         self.file = file
         self.data = data
-        self.lenient = lenient
+        self.dialect = dialect
         self.value: object
         self.problems: tuple[Problem, ...]
-        self.value, self.problems = load(data, file, lenient=lenient)
+        self.value, self.problems = load(data, file, dialect)
 
     @cached_property
     def digest(self) -> str:

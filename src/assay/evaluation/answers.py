@@ -155,9 +155,9 @@ class StoredRun:
 
     @cached_property
     def manager(self) -> TaskManager:
-        lenient = replace(self.config, compat="lm-eval") if self.manifest.get("lenient") else self.config
+        config = replace(self.config, compat=self.manifest.get("task_compat", self.config.compat))
         about = self.manifest.get("conditions", {}).get("model")
-        return task_manager(lenient, **({"model": about} if about else {}))
+        return task_manager(config, **({"model": about} if about else {}))
 
     @cached_property
     def names(self) -> Sequence[str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from assay.dialect import dialect_of
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import MemberResult, bottom_up, counted_metric, counted_tasks, group_numbers
@@ -12,6 +13,7 @@ from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assa
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction
 from assay.statistics.board import Board
 from assay.statistics.calibration import CurvePoint
+from assay.statistics.estimates import StderrMethod
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 from assay.statistics.noise import noise_of
@@ -21,28 +23,28 @@ from assay.tasks.run import TaskRun
 
 def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> ResultsJSON:
     """Results in lm-eval's layout, with what lm-eval does not report under `assay`."""
-    config, like_lm_eval = prepared.config, prepared.config.compat == "lm-eval"
-    tasks = {run.runnable.task.name: task_result(run, config.bootstrap_iters or 0, like_lm_eval) for run in runs}
+    config = prepared.config
+    has_lm_evals = dialect_of(config.compat).has_lm_evals_standard_errors
+    stderr: StderrMethod = "lm-eval" if has_lm_evals else "influence"
+    tasks = {run.runnable.task.name: task_result(run, config.bootstrap_iters or 0, stderr) for run in runs}
     ordered = bottom_up(prepared.groups)
     scored = () if config.predict_only else ordered
-    numbers = group_numbers(scored, tasks, like_lm_eval=like_lm_eval)
+    numbers = group_numbers(scored, tasks)
     groups = [group_result(group, tasks, numbers.get(group.name)) for group in ordered]
     account = assay_section(list(tasks.values()), groups, prepared.broken, config.max_failed, interval)
     return {**lm_eval_results(list(tasks.values()), groups), "assay": account}
 
 
-def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskResult:
+def task_result(run: TaskRun, bootstrap_iters: int, stderr: StderrMethod) -> TaskResult:
     task, runnable = run.runnable.task, run.runnable
     source = runnable.source or task.name
 
     def estimated(aggregation: Aggregation, values: Sequence[MetricValue], documents: Sequence[int]) -> Estimate:
         return run.board.estimated(
-            aggregation, values, documents, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, source=source
+            aggregation, values, documents, bootstrap_iters=bootstrap_iters, stderr=stderr, source=source
         )
 
-    estimates = run.board.estimates(
-        runnable.aggregation, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, source=source
-    )
+    estimates = run.board.estimates(runnable.aggregation, bootstrap_iters=bootstrap_iters, stderr=stderr, source=source)
     return TaskResult(
         name=task.name,
         alias=task.alias,

@@ -71,7 +71,7 @@ def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
     about = (manager.catalog.facts or {}).get("model")
     return {
         **with_signature(redacted(changed)),
-        **({"lenient": True} if manager.catalog.lenient else {}),
+        **({"task_compat": manager.compat} if manager.compat is not None else {}),
         **({"conditions": {"model": redacted(about)}} if about else {}),
     }
 

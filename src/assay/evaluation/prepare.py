@@ -154,7 +154,7 @@ def prepare(definitions: Definitions, manager: TaskManager, models: ModelPool, s
     groups = list(definitions.groups.values())
     if not config.predict_only:
         with every_problem(config, manager):
-            ready_groups(groups, bound.tasks, bound.resolve, lenient=settings.like_lm_eval)
+            ready_groups(groups, bound.tasks, bound.resolve, settings.dialect)
     return PreparedRun(
         config=config,
         tasks=bound.tasks,
@@ -184,7 +184,7 @@ def prepare_to_score(answers: "StoredAnswers", definitions: Definitions, config:
 
     bound = _bind_all(definitions.tasks.values(), settings, config, bind)
     groups = list(definitions.groups.values())
-    ready_groups(groups, bound.tasks, bound.resolve, lenient=settings.like_lm_eval)
+    ready_groups(groups, bound.tasks, bound.resolve, settings.dialect)
     broken = {**answers.broken, **bound.broken}
     return Prepared(config=config, tasks=bound.tasks, groups=groups, broken=broken, helper_files=bound.helper_files)
 
@@ -250,7 +250,7 @@ def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind
     problems: list[Problem] = []
     reasons: list[Problem] = []
     for task in tasks:
-        if not settings.like_lm_eval:  # a task draws the same numbers whichever tasks come before it
+        if not settings.dialect.keeps_one_random_stream:  # a task draws the same numbers whichever tasks come before it
             seed_random(config.random_seed, config.numpy_random_seed)
         try:
             bound.append(bind(task, code))

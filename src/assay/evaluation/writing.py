@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.config.run import RunConfig
+from assay.dialect import dialect_of
 from assay.evaluation.dispatch import RunProgress
 from assay.evaluation.live import LiveRecord
 from assay.evaluation.manifest import (
@@ -282,7 +283,7 @@ class SampleLogs(dict[str, list[JSONDict]]):
 def logged_id(config: RunConfig, task: str, number: int, doc_id: int) -> int:
     """The id that a document is logged under: its own; or lm-eval's, which counts `samples` in the order given."""
     requested: Any = (config.samples or {}).get(task)
-    if config.compat != "lm-eval" or not requested:
+    if not requested or not dialect_of(config.compat).numbers_documents_by_request:
         return doc_id
     return nth_requested(requested, number, parse_shard(config.shard))
 

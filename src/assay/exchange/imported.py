@@ -18,6 +18,7 @@ from assay.config.loader import load
 from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.config.source import digest
 from assay.config.task import TaskConfig
+from assay.dialect import OURS
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.estimates import group_result, row_details
 from assay.evaluation.manifest import RUN_KEYS
@@ -252,7 +253,7 @@ def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
         writer.abandon()
     writer.place()
     source = task.source or data.hexdigest()[:32]
-    rows = board.estimates(_aggregation, bootstrap_iters=1, like_lm_eval=False, source=source)
+    rows = board.estimates(_aggregation, bootstrap_iters=1, source=source)
     original = task.original if task.original is not None else board.documents
     result = TaskResult(
         name=task.name,
@@ -429,21 +430,21 @@ def groups_over_imports(
     answers = {name: MemberAnswers(frozenset(result.rows), {}) for name, result in tasks.items()}
     problems: list[Problem] = []
     for group in ordered:
-        wrong = group_problems(group, _refuse_function, answers, lenient=False)
+        wrong = group_problems(group, _refuse_function, answers)
         problems += wrong
         if not wrong:
             ready_group(group, _refuse_function)
             group.directions = _directions(group, tasks)
     if problems:
         raise ConfigError(problems)
-    numbers = group_numbers(ordered, tasks, like_lm_eval=False)
+    numbers = group_numbers(ordered, tasks)
     return [group_result(group, tasks, numbers[group.name]) for group in ordered]
 
 
 def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]:
     """Read the name and the settings of the group in a file."""
     try:
-        value, problems = load(file.read_bytes(), str(file), lenient=False)
+        value, problems = load(file.read_bytes(), str(file), OURS)
     except OSError as error:
         raise ConfigError(
             [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "name a YAML file")]

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from assay.config.fields import Fields, Origin
 from assay.config.run import RunConfig
 from assay.config.source import Source, digest
+from assay.dialect import Dialect
 from assay.errors import SelfExplanatory
 from assay.evaluation.prepare import Prepared, helper_code
 from assay.fleet.cluster import connected
@@ -230,7 +231,7 @@ def described(task: Any, prepared: Prepared) -> bytes:
     return json.dumps({
         "versions": versions(), "name": own.name, "folder": str(Path.cwd()), "files": files, "plugins": plugins,
         "fields": {key: _portable(value, key) for key, value in own.fields.items()},
-        "lenient": any(own.fields.origin(key).lenient for key in own.fields),
+        "rules": [*own.fields.dialect.rules()],
         "run": {"compat": config.compat, "random_seed": config.random_seed, "numpy_random_seed": config.numpy_random_seed},
         "gen_kwargs": _portable(dict(task.settings.gen_kwargs), "gen_kwargs"),
         "repeats": task.config.repeats, "num_fewshot": task.config.num_fewshot,
@@ -339,7 +340,8 @@ def bind_task(definition: bytes) -> ScoringLoop:
     load_plugins([f"{root}{each}" if is_plugin_file(each) else each for each in known["plugins"]])
     config = RunConfig(**known["run"])
     fields = _fields(known["fields"], root)
-    origin = Origin(Source(f"{known['name']}.yaml", b"{}", lenient=known["lenient"]))
+    dialect = Dialect(**dict.fromkeys(known["rules"], True))
+    origin = Origin(Source(f"{known['name']}.yaml", b"{}", dialect=dialect))
     task = Task.from_fields(Fields.of(fields, origin), name=known["name"])
     settings, helpers = Settings(config, known["gen_kwargs"]), helper_code(config).helpers()
     seed_random(config.random_seed, config.numpy_random_seed)

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, library_problem
 from assay.graphs.aggregator_metrics import (
     AccuracyMetric,
@@ -19,8 +20,8 @@ from assay.graphs.aggregator_metrics import (
     Tally,
     metric_of,
 )
-from assay.graphs.like_sygra import LIKE_SYGRA
 from assay.graphs.spec import Record, Value
+from assay.graphs.sygra_aggregators import sygra_aggregators
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import MetricRegistry, Table, read_signature, subclass_of
@@ -140,8 +141,6 @@ AGGREGATOR_METRICS: Table[type[AggregatorMetric], AggregatorMetric] = Table(
 )
 AggregatorMetricRegistry = MetricRegistry(AGGREGATOR_METRICS)
 """The same by SyGra's name, with its methods."""
-_SYGRAS: Table[type[AggregatorMetric], AggregatorMetric] = Table("aggregator metric", LIKE_SYGRA)
-
 Decorated = TypeVar("Decorated", bound=UserFunction)
 
 
@@ -154,7 +153,10 @@ def aggregator_metric(name: str) -> Callable[[Decorated], Decorated]:
     return AGGREGATOR_METRICS.register(name)
 
 
-def make_aggregator(name: str, params: Record, place: Place, *, like_sygra: bool) -> AggregatorMetric:
-    """The aggregator metric that a name means; with `like_sygra`, as SyGra defines it where it has one of that name."""
-    table = _SYGRAS if like_sygra and name in _SYGRAS else AGGREGATOR_METRICS
+def make_aggregator(name: str, params: Record, place: Place, dialect: Dialect) -> AggregatorMetric:
+    """Make the aggregator metric that a name means: SyGra's where the dialect defines it as there."""
+    sygras = sygra_aggregators(dialect)
+    if name not in sygras:
+        return AGGREGATOR_METRICS.bind(name, params, place)
+    table: Table[type[AggregatorMetric], AggregatorMetric] = Table("aggregator metric", sygras)
     return table.bind(name, params, place)

@@ -138,9 +138,12 @@ class GraphBinder:
         if isinstance(node, LambdaSpec):
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, ("node", "state"))
-            settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
+            settings = dict(self.written(name))
+            run = self.models.settings.run
+            if run.compat is not None:
+                settings["compat"] = run.compat
             if function is UnitMetrics.apply:
-                if not self.models.settings.like_sygra:  # where such a record fails
+                if not self.models.settings.dialect.loses_unfinished_records:
                     self.unfinished.append(partial(unfinished_results, settings))
                 with suppress(ConfigError):  # reported where the node's metrics are checked
                     function = NodeMetrics.of(settings).apply
@@ -149,7 +152,8 @@ class GraphBinder:
             waits = inspect.iscoroutinefunction(function)
             own = str(getattr(function, "__module__", "")).startswith("assay.")
             threads = node.thread_safe and not waits and not own
-            writes = () if self.models.settings.like_sygra else output_keys(node.output_keys)  # SyGra writes null
+            accepts_less = self.models.settings.dialect.accepts_lambdas_without_declared_keys
+            writes = () if accepts_less else output_keys(node.output_keys)
             return nodes.LambdaNode(name, function, settings, waits, threads, writes)
         if isinstance(node, SamplerSpec):
             return self._sampler(name)

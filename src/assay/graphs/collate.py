@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
 from assay.config.row_names import row_name_problem
+from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.aggregator_metrics import REPEAT_OF, AggregatorMetric, Tally
 from assay.graphs.aggregator_table import make_aggregator
@@ -56,11 +57,11 @@ class AggregatorEntry:
 
 
 def read_entries(
-    written: Sequence[Record], *, like_sygra: bool = False, field_names: bool = False
+    written: Sequence[Record], dialect: Dialect, *, field_names: bool = False
 ) -> Iterator[AggregatorEntry]:
     """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, and where one aggregator is over
     several columns, keys name the column, too."""
-    listed = [_columns_of(each, like_sygra=like_sygra) for each in written]
+    listed = [_columns_of(entry, dialect) for entry in written]
     columns_of: dict[str, set[str]] = {}
     for each, columns in zip(written, listed, strict=True):
         if not each.get("as"):
@@ -69,16 +70,18 @@ def read_entries(
         name = str(each.get("name"))
         for column in columns:
             # SyGra's first version called its columns *_result, and the second entry overwrote the first
-            is_shared = len(columns_of.get(name, ())) > 1 and not (like_sygra and column.endswith("_result"))
+            is_shared = len(columns_of.get(name, ())) > 1 and not (
+                dialect.keeps_last_of_equal_results and column.endswith("_result")
+            )
             key = f"{column}-{name}" if field_names or len(columns) > 1 or is_shared else name
             key = str(each["as"]) if each.get("as") and len(columns) == 1 else key
             yield AggregatorEntry(key, name, column, each.get("params") or {}, each.get("metadata") or {}, number)
 
 
-def _columns_of(entry: Record, *, like_sygra: bool) -> list[str]:
+def _columns_of(entry: Record, dialect: Dialect) -> list[str]:
     columns = entry.get("unit_metrics_results") or ()
     listed = [columns] if isinstance(columns, str) else list(map(str, columns))
-    return listed[:1] if like_sygra else listed
+    return listed[:1] if dialect.aggregates_first_column_alone else listed
 
 
 class CollatedValues(NamedTuple):
@@ -92,20 +95,20 @@ class CollatedValues(NamedTuple):
 class EntryTally:
     """An entry at work: what it has found so far, what it missed, and what went wrong."""
 
-    def __init__(self, entry: AggregatorEntry, *, like_sygra: bool) -> None:
+    def __init__(self, entry: AggregatorEntry, dialect: Dialect) -> None:
         self.entry = entry
         self.missing = 0
         self.error = ""
         self._seen = False
         self._tally: Tally | None = None
         self._taken = array("q")
-        begun = call_user_code("", self._begin, like_sygra)
+        begun = call_user_code("", self._begin, dialect)
         self._tally = None if isinstance(begun, Failed) else begun
         self.error = begun.reason if isinstance(begun, Failed) else ""
 
-    def _begin(self, like_sygra: bool) -> Tally:
+    def _begin(self, dialect: Dialect) -> Tally:
         entry = self.entry
-        self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
+        self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), dialect)
         self._columns = {REPEAT_OF: REPEAT_OF, **_metadata_columns(entry, self._metric)}
         if getattr(self._metric, "group_by", "") is None:  # rows with the id of one record are attempts at it
             self._columns = {"id": "id", **self._columns}
@@ -190,11 +193,11 @@ def collate(
     entries: Sequence[Record],
     counts: RecordCounts | None = None,
     *,
-    like_sygra: bool = False,
+    dialect: Dialect = OURS,
     field_names: bool = False,
 ) -> list[JSONDict]:
     """The report: a list of one object with `evaluation_summary` and `results`."""
-    return collated(records, entries, counts, like_sygra=like_sygra, field_names=field_names).written
+    return collated(records, entries, counts, dialect=dialect, field_names=field_names).written
 
 
 def collated(
@@ -202,12 +205,12 @@ def collated(
     entries: Sequence[Record],
     counts: RecordCounts | None = None,
     *,
-    like_sygra: bool = False,
+    dialect: Dialect = OURS,
     field_names: bool = False,
 ) -> CollatedReport:
     """The report of records, which are looked at once, in order; `counts` are the outcomes of all requested records."""
-    read = read_entries(entries, like_sygra=like_sygra, field_names=field_names)
-    collected = [EntryTally(entry, like_sygra=like_sygra) for entry in read]
+    read = read_entries(entries, dialect, field_names=field_names)
+    collected = [EntryTally(entry, dialect) for entry in read]
     columns: Sequence[str] = ()
     total = unscored = 0
     for record in records:
@@ -217,41 +220,38 @@ def collated(
         total += 1
         unscored += any(_cell(record, each.entry.column) is None for each in collected)
     if not total:
-        nothing = {"evaluation_summary": _summary(total, "no_data", counts, like_sygra=like_sygra), "results": {}}
+        nothing = {"evaluation_summary": _summary(total, "no_data", counts, dialect), "results": {}}
         return CollatedReport([nothing], ())
     results = {each.entry.key: each.value(columns) for each in collected}
-    if like_sygra:
-        return CollatedReport([_sygra_report(total, collected, results)], collected)
     known = counts or RecordCounts(total, total - unscored, unscored)
-    return CollatedReport([_report(total, collected, results, known)], collected)
+    return CollatedReport([_report(total, collected, results, known, dialect)], collected)
 
 
-def _report(total: int, collected: Sequence[EntryTally], results: Record, counts: RecordCounts) -> JSONDict:
+def _report(
+    total: int, collected: Sequence[EntryTally], results: Record, counts: RecordCounts, dialect: Dialect
+) -> JSONDict:
     errors = {each.entry.key: each.error for each in collected if each.error}
     without = {each.entry.key: each.missing for each in collected if each.missing and not each.error}
+    if errors and dialect.loses_report_to_one_error:
+        summary = {**_summary(total, "fatal_error", counts, dialect), "error": next(iter(errors.values()))}
+        return {"evaluation_summary": summary, "results": {}}
+    incomplete = without or counts.failed or counts.skipped
     if errors and len(errors) == len(collected):
         status = "fatal_error"
+    elif errors or (incomplete and not dialect.reports_success_despite_failures):
+        status = "incomplete"
     else:
-        status = "incomplete" if errors or without or counts.failed or counts.skipped else "success"
-    summary = _summary(total, status, counts, like_sygra=False)
-    if without:
+        status = "success"
+    summary = _summary(total, status, counts, dialect)
+    if without and not dialect.counts_records_alone:
         summary["without_result"] = without
     if errors:
         summary["error"] = "; ".join(f"{key}: {error}" for key, error in errors.items())
     return {"evaluation_summary": summary, "results": dict(results)}
 
 
-def _sygra_report(total: int, collected: Sequence[EntryTally], results: Record) -> JSONDict:
-    """As SyGra reports it: the first error discards everything, and records without a result are not mentioned."""
-    for each in collected:
-        if each.error:
-            summary = {"total_records": total, "status": "fatal_error", "error": each.error}
-            return {"evaluation_summary": summary, "results": {}}
-    return {"evaluation_summary": {"total_records": total, "status": "success"}, "results": dict(results)}
-
-
-def _summary(total: int, status: str, counts: RecordCounts | None, *, like_sygra: bool) -> JSONDict:
-    more = {} if like_sygra else asdict(counts or RecordCounts(total, total))
+def _summary(total: int, status: str, counts: RecordCounts | None, dialect: Dialect) -> JSONDict:
+    more = {} if dialect.counts_records_alone else asdict(counts or RecordCounts(total, total))
     return {"total_records": total, "status": status, **more}
 
 
@@ -259,7 +259,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
     """The post-processor that makes the report. Its parameters are those of the YAML file.
 
     `unit_metrics_results` is the column of entries that name none. Of the metadata that `process` is given it looks at
-    `counts`, a Counts, and at `compat`: with "sygra" the report is SyGra's.
+    `counts`, a Counts, and at `compat`, which names the dialect: with "sygra" the report is SyGra's.
     """
 
     def __init__(
@@ -281,33 +281,32 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         """By aggregator and number what the numbers of the latest report were made of, where that is known."""
         return {each.entry.key: each.evidence() for each in self._collected}
 
-    def numbers(self, *, like_sygra: bool) -> dict[str, Sequence[str]] | None:
+    def numbers(self, dialect: Dialect) -> dict[str, Sequence[str]] | None:
         """By aggregator the names of the numbers that the report will have; None where only code of users knows."""
-        entries = read_entries(self.aggregator_metrics_map, like_sygra=like_sygra, field_names=self.field_names)
+        entries = read_entries(self.aggregator_metrics_map, dialect, field_names=self.field_names)
         numbers: dict[str, Sequence[str]] = {}
         for entry in entries:
-            named = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra).numbers()
+            named = make_aggregator(entry.name, entry.params, Place(entry.key), dialect).numbers()
             if named is None:
                 return None
             numbers[entry.key] = named
         return numbers
 
-    def higher_is_better(self, key: str, *, like_sygra: bool) -> bool | None:
+    def higher_is_better(self, key: str, dialect: Dialect) -> bool | None:
         """Whether more of the numbers of an aggregator is better, by the metadata of a user's class."""
-        for entry in read_entries(self.aggregator_metrics_map, like_sygra=like_sygra, field_names=self.field_names):
+        for entry in read_entries(self.aggregator_metrics_map, dialect, field_names=self.field_names):
             if entry.key == key:
-                metric = make_aggregator(entry.name, entry.params, Place(key), like_sygra=like_sygra)
+                metric = make_aggregator(entry.name, entry.params, Place(key), dialect)
                 about = metric.get_metadata() or getattr(metric, "metadata", None)
                 return getattr(about, "higher_is_better", None)
         return None
 
     def process(self, data: Iterable[Record], metadata: JSONDict) -> list[Value]:
-        like_sygra = metadata.get("compat") == "sygra"
         written, self._collected = collated(
             data,
             self.aggregator_metrics_map,
             metadata.get("counts"),
-            like_sygra=like_sygra,
+            dialect=dialect_of(metadata.get("compat")),
             field_names=self.field_names,
         )
         return list(written)
@@ -319,7 +318,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         produced_columns: Collection[str] | None,
         place: Place,
         *,
-        like_sygra: bool = False,
+        dialect: Dialect = OURS,
     ) -> list[Problem]:
         """All that is wrong with its parameters, its entries among them, before anything runs."""
         wrong = parameter_problems(cls, params, cls.__name__, place)
@@ -332,7 +331,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             processor.aggregator_metrics_map,
             produced_columns,
             place,
-            like_sygra=like_sygra,
+            dialect=dialect,
             field_names=processor.field_names,
         )
 
@@ -343,7 +342,7 @@ def check_aggregators(
     place: Place,
     at: Places | None = None,
     *,
-    like_sygra: bool = False,
+    dialect: Dialect = OURS,
     field_names: bool = False,
 ) -> list[Problem]:
     """All that is wrong with an `aggregator_metrics_map`: unknown metrics, parameters and columns, and names that clash.
@@ -355,10 +354,10 @@ def check_aggregators(
     problems = [problem for number, each in enumerate(entries) for problem in _shape_problems(each, number, at(number))]
     if problems:
         return problems
-    read = list(read_entries(entries, like_sygra=like_sygra, field_names=field_names))
+    read = list(read_entries(entries, dialect, field_names=field_names))
     for entry in read:
-        problems += _entry_problems(entry, produced_columns, at(entry.number), like_sygra=like_sygra)
-    return problems + ([] if like_sygra else list(_key_problems(read, at)))
+        problems += _entry_problems(entry, produced_columns, at(entry.number), dialect)
+    return problems + ([] if dialect.keeps_last_of_equal_results else list(_key_problems(read, at)))
 
 
 def _key_problems(entries: Sequence[AggregatorEntry], at: Places) -> Iterator[Problem]:
@@ -393,10 +392,10 @@ def _shape_problems(written: UserValue, number: int, place: Place) -> Iterator[P
 
 
 def _entry_problems(
-    entry: AggregatorEntry, produced: Collection[str] | None, place: Place, *, like_sygra: bool
+    entry: AggregatorEntry, produced: Collection[str] | None, place: Place, dialect: Dialect
 ) -> list[Problem]:
     try:
-        metric = make_aggregator(entry.name, entry.params, place, like_sygra=like_sygra)
+        metric = make_aggregator(entry.name, entry.params, place, dialect)
     except ConfigError as error:
         return list(error.problems)
     named, problems = f"aggregator {entry.name!r}", []

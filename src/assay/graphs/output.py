@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from assay.dialect import dialect_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.reading import GraphFile
@@ -322,13 +323,14 @@ class GraphFiles:
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
         report = self.reports[name] = processor.instance.process(data, options)
         if isinstance(processor.instance, MetricCollatorPostProcessor):
+            dialect = dialect_of(self.compat)
             numbers = {
-                _of_report(key, name) if key in rows and self.compat != "sygra" else key: row
+                _of_report(key, name) if key in rows and not dialect.keeps_last_of_equal_results else key: row
                 for key, row in report_rows(report, len(self.records))
             }
             rows |= {key: row for key, (row, _, _) in numbers.items()}
             for key, (_, aggregator, _) in numbers.items():
-                better = processor.instance.higher_is_better(aggregator, like_sygra=self.compat == "sygra")
+                better = processor.instance.higher_is_better(aggregator, dialect)
                 if better is not None:
                     self.directions[key.metric] = better
             if data is self.records:

@@ -10,6 +10,7 @@ from assay.config.braces import Braces
 from assay.config.decode import decode
 from assay.config.fields import Fields
 from assay.config.task import TaskConfig
+from assay.dialect import Dialect
 from assay.errors import Place, Problem, did_you_mean, nearest
 from assay.graphs.spec import (
     END,
@@ -455,7 +456,7 @@ def has_hidden_keys(graph: GraphFile) -> bool:
     )
 
 
-def undeclared(graph: GraphFile, columns: tuple[str, ...], *, like_sygra: bool = False) -> Iterator[Problem]:
+def undeclared(graph: GraphFile, columns: tuple[str, ...], dialect: Dialect) -> Iterator[Problem]:
     """Keys that are read and that neither the records nor a node has; in the output of SyGra they are null."""
     known = {*columns, *ALWAYS, *produced(graph)}
     hidden = has_hidden_keys(graph)
@@ -463,7 +464,12 @@ def undeclared(graph: GraphFile, columns: tuple[str, ...], *, like_sygra: bool =
         if node.node_state == "active" and not hidden:
             yield from _of_node(graph, name, known)
     for name, field in graph.outputs.items():
-        if field.source is not None and field.source not in known and not hidden and not like_sygra:
+        if (
+            field.source is not None
+            and field.source not in known
+            and not hidden
+            and not dialect.writes_null_for_unknown_keys
+        ):
             yield _problem(field.source, known, graph.place("output_config", "output_map", name, "from"))
 
 

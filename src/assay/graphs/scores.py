@@ -67,7 +67,7 @@ def aggregator_problems(
                 None if each.takes_previous else columns,
                 file.place(*params),
                 partial(file.place, *params, "aggregator_metrics_map"),
-                like_sygra=settings.like_sygra,
+                dialect=settings.dialect,
                 field_names=each.instance.field_names,
             )
     return problems
@@ -86,7 +86,7 @@ def row_problems(
     place = file.place("graph_config")
     units: dict[str, Place] = {}
     fix = "give the unit metric or the aggregator another name with `as:`"
-    for column in _columns(file, fields, processors) if not settings.like_sygra else ():
+    for column in _columns(file, fields, processors) if not settings.dialect.keeps_last_of_equal_results else ():
         name, at = column.removesuffix(SUFFIX), writers.get(column, place)
         if name in units:
             yield Problem(at, f"two columns make the row {name!r}: the other one is written at {units[name]}", fix)
@@ -103,7 +103,7 @@ def _numbers(processor: Processor, settings: Settings) -> Mapping[str, Sequence[
     """By aggregator the numbers of its report; nothing of one that makes none, None where only code of users knows."""
     if not isinstance(processor.instance, MetricCollatorPostProcessor):
         return {}
-    return processor.instance.numbers(like_sygra=settings.like_sygra)
+    return processor.instance.numbers(settings.dialect)
 
 
 def scored_columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> dict[str, str]:
@@ -305,7 +305,7 @@ class GraphScores:
     def files(self, folder: Path | None, created: float, label: str) -> GraphFiles:
         """Return the writer of its records."""
         form = graph_of(self.task).config.output_config.format
-        compat = "sygra" if self.settings.like_sygra else None
+        compat = self.settings.run.compat
         sinks = graph_of(self.task).config.data_config.sink
         self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat, sinks)
         return self._files

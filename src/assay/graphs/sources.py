@@ -11,6 +11,7 @@ from typing import Any
 
 from assay.config.source import digest
 from assay.config.task import TaskConfig
+from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Problem
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import DataConfig, Record, SampledColumn, SourceConfig, Value
@@ -34,16 +35,15 @@ def graph_rows(
     folder: str | None,
     data_dir: str | None,
     limit: int | None,
-    like_pandas: bool = False,
+    dialect: Dialect = OURS,
 ) -> Opened:
-    """All records of a graph. `transforms` are those of each source; `limit` is how many, where no source is named;
-    `like_pandas` reads csv cells as SyGra does."""
+    """All records of a graph. `transforms` are those of each source; `limit` is how many, where no source is named."""
     if not config.source:
         number = limit if limit is not None else config.num_records
         if number is None:
             raise DataError("the graph has no data_config.source; give the number of records: --num_records N")
         return Numbered([{} for _ in range(number)]), f"{number} empty records"
-    opened = [_opened(source, folder, data_dir, like_pandas) for source in config.source]
+    opened = [_opened(source, folder, data_dir, dialect) for source in config.source]
     changed = [
         (_changed(rows, changes, source), name)
         for (rows, name), changes, source in zip(opened, transforms, config.source, strict=True)
@@ -62,10 +62,10 @@ def column_values(
     *,
     folder: str | None,
     data_dir: str | None,
-    like_pandas: bool = False,
+    dialect: Dialect = OURS,
 ) -> tuple[list[Value], str]:
     """The values of one column of a source, and a name for its content."""
-    rows, name = _opened(source, folder, data_dir, like_pandas)
+    rows, name = _opened(source, folder, data_dir, dialect)
     rows = _changed(rows, changes, source)
     if not len(rows) or column not in columns_of(rows):
         known = ", ".join(columns_of(rows)) if len(rows) else "no records"
@@ -100,13 +100,13 @@ class Numbered(Sequence[Row]):
         return {**row, "id": row[self._column] if self._column is not None else number}
 
 
-def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like_pandas: bool) -> Opened:
+def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, dialect: Dialect) -> Opened:
     if source.type == "disk":
         if not source.file_path:
             raise DataError("data_config.source: a source of the type disk needs file_path")
         files = _files(source.file_path, folder, data_dir)
         options = {"encoding": source.encoding} if source.encoding else {}
-        return Rows(files, options, like_pandas=like_pandas), " ".join(file_digest(file) for file in files)
+        return Rows(files, options, dialect=dialect), " ".join(file_digest(file) for file in files)
     if not source.repo_id:
         raise DataError("data_config.source: a source of the type hf needs repo_id")
     token = {"token": source.token} if source.token else {}
@@ -219,7 +219,7 @@ class GraphSources:
             folder=folder,
             data_dir=self.settings.run.data_dir,
             limit=last,
-            like_pandas=self.settings.like_sygra,
+            dialect=self.settings.dialect,
         )
 
     def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
@@ -248,7 +248,7 @@ class GraphSources:
             changes,
             folder=folder,
             data_dir=self.settings.run.data_dir,
-            like_pandas=self.settings.like_sygra,
+            dialect=self.settings.dialect,
         )
         self.names.append(name)
         return values
@@ -288,7 +288,7 @@ class GraphSources:
                 problems += error.problems
                 continue
             if isinstance(change, DataTransform):
-                change.like_sygra = self.settings.like_sygra
+                change.run_dialect = self.settings.dialect
                 problems += change.problems(each.params, file.place(*at, "transformations", index))
             transforms.append(_transform(each.transform, change, dict(each.params)))
         return transforms

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from assay.catalog.functions import declared_metrics, static_signature
+from assay.dialect import OURS
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
@@ -68,11 +69,11 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         sources.transforms(file, folder, problems)
         raise ConfigError(problems)
     rows, name = sources.records(file, folder)
-    if not len(rows) and not settings.like_sygra:  # which reports that there is no data
+    if not len(rows) and not settings.dialect.reports_without_records:
         raise DataError(NO_RECORDS)
     columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ()))
     if len(rows):
-        problems += [*undeclared(file, columns, like_sygra=settings.like_sygra), *lacking_sides(file, columns)]
+        problems += [*undeclared(file, columns, settings.dialect), *lacking_sides(file, columns)]
     problems += [*_taken_columns(file, columns), *_unasked_model(file, models)]
     tools = {
         tool for node in (graph.nodes if graph is not None else {}).values() for tool in getattr(node, "tools", ())
@@ -118,7 +119,7 @@ def _finish_for(file: GraphFile, finish: Finish, settings: Settings) -> Finish:
     """Return output records with the columns that tell the repeats of a record apart, and like SyGra's without those of
     agents that no output_map names."""
     agents = [node for node in file.nodes.values() if isinstance(node, AgentSpec)]
-    is_hidden = settings.like_sygra and not file.outputs
+    is_hidden = settings.dialect.hides_trajectories and not file.outputs
     hidden = {key for node in agents for key in trajectory_keys(node)} if is_hidden else set()
     added = REPEAT_COLUMNS if _repeats(settings) > 1 else ()
     if not hidden and not added:
@@ -406,7 +407,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     columns = () if missing else _columns(task, sources, folder, find_dotted, problems)
     problems += missing
     if columns:
-        problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
+        problems += [*undeclared(file, columns, OURS), *lacking_sides(file, columns)]
         problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
     problems = [replace(each, serious=False) if each.cause == LACKING else each for each in problems]
     declared = declared_metrics(_files(named, folder))

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
+from assay.dialect import OURS
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserValue
@@ -14,10 +15,10 @@ from assay.registry import Table, parameter_problems
 class DataTransform:
     """The class to derive a transform from: `transform` takes records and parameters, and gives records.
 
-    With `like_sygra`, what SyGra does otherwise is done as there.
+    `run_dialect` has the rules of the run; it is set before `transform` is called.
     """
 
-    like_sygra = False
+    run_dialect = OURS
 
     @property
     def name(self) -> str:
@@ -156,9 +157,8 @@ class CombineRecords(_Checked):
             what = f"shift must be at least 1, got {shift}"
             raise ConfigError([Problem(Place(f"transform {self.name!r}"), what, "write `shift: 1`")])
         start, left_out = int((skip or {}).get("from_beginning", 0)), int((skip or {}).get("from_end", 0))
-        # SyGra's last window is the last but one
-        end = len(data) - left_out - combine + (0 if self.like_sygra else 1)
-        starts = range(start, end, shift)
+        last = len(data) - left_out - combine
+        starts = range(start, last if self.run_dialect.drops_last_window else last + 1, shift)
         return [_joined(data[at : at + combine], join_column or {}) for at in starts]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import TypeVar
 
+from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue
@@ -122,10 +123,10 @@ class MetricMetadata:
 class UnitMetric:
     """The class to derive a unit metric from. Override `compare`, of one record, or `evaluate`, of several.
 
-    Its constructor's parameters are its YAML keys. `like_sygra` means that what is missing is taken for an empty text.
+    Its constructor's parameters are its YAML keys. `run_dialect` has the rules of the run; it is set before `evaluate` is called.
     """
 
-    like_sygra = False
+    run_dialect = OURS
     runs_code = False
     compares_texts = False
     asks = False
@@ -198,9 +199,9 @@ def plain(text: str, *, case_sensitive: bool = False, normalize_whitespace: bool
     return spaced if case_sensitive else spaced.lower()
 
 
-def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> SequenceMatcher[str]:
+def difference(golden: str, predicted: str, dialect: Dialect = OURS) -> SequenceMatcher[str]:
     """The two texts side by side; SyGra overlooks letters that are frequent in texts of 200 letters and more."""
-    return SequenceMatcher(None, golden, predicted, autojunk=like_sygra)
+    return SequenceMatcher(None, golden, predicted, autojunk=dialect.ignores_frequent_letters)
 
 
 class ComparingMetric(UnitMetric):
@@ -211,7 +212,7 @@ class ComparingMetric(UnitMetric):
 
     def reads_whole(self) -> bool:
         """Whether a mapping or a list is read as text, braces and all, as by SyGra; else a lone `text` in it is the text."""
-        return self.like_sygra
+        return self.run_dialect.compares_whole_mappings
 
     def golden(self, value: Value, key: str | None) -> Value:
         """The right value; that there is none is an error of the data."""
@@ -240,8 +241,8 @@ class ComparingMetric(UnitMetric):
                 return value
             key = "text" if isinstance(value, Mapping) and [*value] == ["text"] else None
         if key is None or not isinstance(value, Mapping):
-            return str(value) if value is not None or self.like_sygra else None
-        return value.get(key, "") if self.like_sygra else value.get(key)
+            return str(value) if value is not None or self.run_dialect.reads_missing_values_as_text else None
+        return value.get(key, "") if self.run_dialect.reads_missing_values_as_text else value.get(key)
 
     def result(
         self, correct: bool, golden: Value, predicted: Value, metadata: Record, score: float | None = None
@@ -285,7 +286,7 @@ class ExactMatchMetric(ComparingMetric):
         )
 
     def _text(self, value: Value) -> str | None:
-        if value is None and not self.like_sygra:
+        if value is None and not self.run_dialect.reads_missing_values_as_text:
             return None
         return plain(str(value), case_sensitive=self.case_sensitive, normalize_whitespace=self.normalize_whitespace)
 
@@ -342,10 +343,10 @@ class TypedValueMatchMetric(ComparingMetric):
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         target, answer = self.golden(golden, self.golden_text_key), self.predicted(predicted, self.predicted_text_key)
         right = plain(str(target), case_sensitive=self.case_sensitive)
-        if answer is None and not self.like_sygra:
+        if answer is None and not self.run_dialect.reads_missing_values_as_text:
             return self.result(False, golden, predicted, {"golden_text": right, "predicted_text": None})
         typed = plain(str(answer), case_sensitive=self.case_sensitive)
-        matcher = difference(right, typed, like_sygra=self.like_sygra)
+        matcher = difference(right, typed, self.run_dialect)
         alike = matcher.ratio()
         said = {
             "golden_text": right,
@@ -408,7 +409,7 @@ class ScrollDirectionMetric(ComparingMetric):
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         right = self.golden(golden, self.golden_direction_key)
         answer = self.predicted(predicted, self.predicted_direction_key)
-        if right not in DIRECTIONS and not self.like_sygra:
+        if right not in DIRECTIONS and not self.run_dialect.reads_missing_values_as_text:
             raise ValueError(f"the golden direction must be one of {', '.join(DIRECTIONS)}, got {right!r:.40}")
         said = {"golden_direction": right, "predicted_direction": answer}
         return self.result(right == answer and right in DIRECTIONS, golden, predicted, said)

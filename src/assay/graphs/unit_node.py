@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
+from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import LambdaFunction
@@ -31,8 +32,8 @@ class UnitMetrics(LambdaFunction):
 
     A metric `m` writes `m_result`; where the node declares `m` among its `output_keys` and not `m_result`, as newer
     versions of SyGra do, it writes `m`; an entry's `as` says another name. A value that is a mapping is compared as it is,
-    any other as `{"text": value}`. With `compat: sygra` in the node, everything is wrapped, and what cannot be compared is
-    wrong; else that metric has failed, and the record where all of them have.
+    any other as `{"text": value}`; a metric that cannot compare them has failed, and the record where all of them have.
+    `compat` in the node names another dialect: with `sygra` everything is wrapped, and what cannot be compared is wrong.
     """
 
     @staticmethod
@@ -46,28 +47,27 @@ class NodeMetrics:
     """The unit metrics of a node, read once for all records: each with its name and the field that it writes."""
 
     metrics: Sequence[tuple[UnitMetric, str, str]]
-    like_sygra: bool
+    dialect: Dialect
 
     @classmethod
     def of(cls, node: Record) -> "NodeMetrics":
-        like_sygra = node.get("compat") == "sygra"
+        dialect = dialect_of(node.get("compat"))
         metrics = [
-            (_metric(entry, like_sygra=like_sygra), entry["name"], result_field(entry, node))
-            for entry in metric_entries(node)
+            (_metric(entry, dialect), entry["name"], result_field(entry, node)) for entry in metric_entries(node)
         ]
-        return cls([each for each in metrics if not each[0].asks], like_sygra)
+        return cls([each for each in metrics if not each[0].asks], dialect)
 
     def apply(self, node: Record, state: Value) -> JSONDict:
         """The state with the results; `node` has the keys of both sides."""
-        answer = _side(node, state, "predicted_key", like_sygra=self.like_sygra)
+        answer = _side(node, state, "predicted_key", self.dialect)
         has_golden = "golden_key" in node
-        right = _side(node, state, "golden_key", like_sygra=self.like_sygra) if has_golden else {"text": None}
+        right = _side(node, state, "golden_key", self.dialect) if has_golden else {"text": None}
         results: JSONDict = {}
         for metric, name, field in self.metrics:
             arguments = (metric, name, right, answer, str(node.get("golden_key")))
             result = (
                 alarmed(TIME_LIMIT, "a metric", _scored, *arguments)
-                if self.like_sygra
+                if self.dialect.takes_errors_for_wrong_answers
                 else timed(TIME_LIMIT, f"unit metric {name!r}", _scored, *arguments)
             )
             results[field] = result if isinstance(result, Failed) else result.to_dict()
@@ -82,7 +82,7 @@ def unfinished_results(node: Record, state: Record, reason: str) -> JSONDict:
     results: JSONDict = {}
     right, answer = (_side_or_nothing(node, state, key) for key in ("golden_key", "predicted_key"))
     for entry in metric_entries(node):
-        metric, field = _metric(entry, like_sygra=False), result_field(entry, node)
+        metric, field = _metric(entry, OURS), result_field(entry, node)
         rule = entry.get("at_max_turns") or metric.at_max_turns or _usual_rule(type(metric))
         if rule == "fail":
             results[field] = lost_result(reason)
@@ -102,22 +102,23 @@ def _usual_rule(kind: type[UnitMetric]) -> str:
 
 def _side_or_nothing(node: Record, state: Record, key: str) -> JSONDict:
     known = node.get(key) in state
-    return _side(node, state, key, like_sygra=False) if known else {"text": None}
+    return _side(node, state, key, OURS) if known else {"text": None}
 
 
-def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONDict:
+def _side(node: Record, state: Record, key: str, dialect: Dialect) -> JSONDict:
     """A value of the state as metrics take it."""
     name = node[key]
     if name not in state:
         raise KeyError(f"the state has no {name!r}, which {key} names; it has {', '.join(map(str, state))}")
     value = state[name]
-    return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
+    return dict(value) if isinstance(value, Mapping) and not dialect.wraps_mappings_as_text else {"text": value}
 
 
 def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict, golden_key: str) -> UnitMetricResult:
-    if right == {"text": None} and metric.compares_texts and metric.needs_golden and not metric.like_sygra:
+    is_missing = right == {"text": None} and metric.compares_texts and metric.needs_golden
+    if is_missing and not metric.run_dialect.reads_missing_values_as_text:
         raise Unmeasured(f"unit metric {name!r}: the record has no value in {golden_key!r}, its golden_key")
-    if metric.like_sygra:
+    if metric.run_dialect.takes_errors_for_wrong_answers:
         try:
             with user_code(name):
                 results = metric.evaluate([right], [answer])
@@ -130,28 +131,28 @@ def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict, go
     return results[0]
 
 
-def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
+def _metric(entry: Record, dialect: Dialect) -> UnitMetric:
     """The metric of an entry, made once for all records that have the same."""
     name, params = str(entry.get("name")), entry.get("params") or {}
     if not isinstance(params, Mapping):
         raise ConfigError([_no_params(name, CHECKED)])
     kind = UNIT_METRICS.find(name, CHECKED)  # tells apart what a name meant before it was registered again
-    key = (kind, repr(params), like_sygra)
+    key = (kind, repr(params), dialect)
     if key not in _METRICS:
         if len(_METRICS) >= MOST_MADE:
             _METRICS.clear()
-        _METRICS[key] = _new(name, params, like_sygra=like_sygra)
+        _METRICS[key] = _new(name, params, dialect)
     return _METRICS[key]
 
 
 MOST_MADE, CHECKED = 256, Place("unit_metrics_map")
-_METRICS: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
+_METRICS: dict[tuple[type[UnitMetric], str, Dialect], UnitMetric] = {}
 """By what they were made with, metrics for all records: a task has a few."""
 
 
-def _new(name: str, params: Record, *, like_sygra: bool) -> UnitMetric:
+def _new(name: str, params: Record, dialect: Dialect) -> UnitMetric:
     metric = UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"))
-    metric.like_sygra = like_sygra
+    metric.run_dialect = dialect
     return metric
 
 
@@ -176,7 +177,7 @@ def _declared(node: Record) -> Sequence[str]:
 
 def judge_metrics(node: Record) -> dict[str, UnitMetric]:
     """By field the metrics of the node that ask models."""
-    metrics = {result_field(entry, node): _metric(entry, like_sygra=False) for entry in metric_entries(node)}
+    metrics = {result_field(entry, node): _metric(entry, OURS) for entry in metric_entries(node)}
     return {field: metric for field, metric in metrics.items() if metric.asks}
 
 
@@ -229,9 +230,7 @@ def _needs_golden(node: Record) -> bool:
     if "golden_key" in node:
         return True
     try:
-        return any(
-            _metric(entry, like_sygra=False).needs_golden for entry in metric_entries(node)
-        ) or not metric_entries(node)
+        return any(_metric(entry, OURS).needs_golden for entry in metric_entries(node)) or not metric_entries(node)
     except ConfigError:
         return True
 

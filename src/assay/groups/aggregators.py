@@ -11,7 +11,8 @@ from typing import Any
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group, TaskT
-from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, failed_row, rows, written_rows
+from assay.groups.pooled_means import pooled_means
+from assay.groups.rows import NONE, GroupRow, MemberRows, MemberSelection, Results, failed_row, rows, written_rows
 from assay.records import Failed, ScoreKey, UserFunction, UserValue
 from assay.registry import Table, accepted, parameter_problems, subclass_of
 from assay.statistics.influence import Estimate
@@ -224,6 +225,18 @@ class MeanAggregator(RowAggregator):
         return mean_by_weight(members, weights)
 
 
+class PooledMeanAggregator(Aggregator):
+    """The means of a group whose rules say that they are pooled, as lm-eval's are. It has no name in files."""
+
+    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        return numbers_of(self.estimates(group, task_results))
+
+    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        tasks = [task.name for task in group.get_all_tasks()]
+        known = {name: MemberRows.of(name, task_results[name]) for name in tasks if name in task_results}
+        return dict(written_rows(pooled_means(self.agg_metric_configs, tasks, known)))
+
+
 class PowerMeanAggregator(RowAggregator):
     """A mean of powers, back in the scale of its members. With a power of 0 or below it needs members above 0."""
 
@@ -389,6 +402,8 @@ class AggregatorFactory:
         entries = tuple(config.aggregate_metric_list or ())
         if not entries:
             return NoOpAggregator(config)
+        if config.rules.means == "pooled":
+            return PooledMeanAggregator(config)
         where = place or (lambda number, *_: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
         aggregators: list[Aggregator] = []
         problems: list[Problem] = []

@@ -9,7 +9,6 @@ from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator
 from assay.groups.group import Group, StandardGroup, TaskT
-from assay.groups.results import is_lenient
 from assay.groups.rows import NONE, REMEDY, MemberSelection, filter_name, member_names
 from assay.groups.rows import check as check_filter
 from assay.records import Function, ScoreKey
@@ -37,7 +36,7 @@ Fault = tuple[str, str, str]
 SKIP = "add `missing: skip` to leave such members out of this number"
 
 
-def group_problems(group: Group[TaskT], resolve: Resolve, known: Known, *, lenient: bool) -> list[Problem]:
+def group_problems(group: Group[TaskT], resolve: Resolve, known: Known) -> list[Problem]:
     """Everything wrong with a group that needs no data; `run`, before the first request, and `validate` report the same."""
     try:
         _, aggregator = _with_functions(group, resolve)
@@ -47,13 +46,11 @@ def group_problems(group: Group[TaskT], resolve: Resolve, known: Known, *, lenie
     if own is not None and not isinstance(own, Aggregator):  # a user's class need not go through the setter
         what = f"its aggregator must be an instance of a subclass of assay.Aggregator, got {own!r:.60}"
         return [Problem(Place(f"group {group.name!r}"), what, "set an instance: `MyAggregator(group.config)`")]
-    if (
-        lenient or is_lenient(group) or isinstance(group.config.type, Function)
-    ):  # a class that is not loaded may set any
+    if isinstance(group.config.type, Function):  # a class that is not loaded may set any
         return []
-    return (
-        list(lacking(group, own, known)) if own is not None else [*lacking(group, aggregator, known), *doubled(group)]
-    )
+    used = aggregator if own is None else own
+    problems = list(lacking(group, used, known)) if group.config.rules.missing == "error" else []
+    return problems if own is not None else [*problems, *doubled(group)]
 
 
 def ready_group(group: Group[TaskT], resolve: Resolve) -> None:
@@ -128,11 +125,11 @@ def doubled(group: Group[TaskT]) -> Iterator[Problem]:
     entries = list(enumerate(group.config.aggregate_metric_list or ()))
     for number, entry in entries:
         place = place_in(group, "aggregate_metric_list", number)
-        wrong = row_name_problem(entry.row_name)
+        wrong = row_name_problem(entry.row_name) if group.config.rules.row_names == "checked" else None
         if wrong is not None:
             yield Problem(place, f"a row cannot be named {entry.row_name!r}: {wrong[0]}", wrong[1])
         first = next((n for n, other in entries[:number] if _make_one_row(other, entry)), None)
-        if first is not None:
+        if first is not None and group.config.rules.equal_rows == "error":
             other_place = place_in(group, "aggregate_metric_list", first)
             what = f"two entries make the row {entry.row_name!r}: the other one is at {other_place}"
             yield Problem(place, what, "give one of them a `name`")

@@ -4,16 +4,16 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from assay.config.group import AggMetricConfig
+from assay.config.group import AggMetricConfig, GroupRules
 from assay.config.row_names import STDERR, filter_name_problem, row_key, row_name_problem
 from assay.errors import some
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, documents_of, failed_row, member_names, written_rows
 from assay.records import ScoreKey, UserValue, number
-from assay.statistics.influence import Estimate, Influence
+from assay.statistics.influence import Estimate
 from assay.statistics.intervals import noted
 from assay.user_code import is_overridden
 
@@ -47,7 +47,7 @@ def bottom_up(groups: Iterable[Group[TaskT]]) -> list[Group[TaskT]]:
 
 
 def group_numbers(
-    groups: Sequence[Group[TaskT]], tasks: Mapping[str, MemberResult], *, like_lm_eval: bool
+    groups: Sequence[Group[TaskT]], tasks: Mapping[str, MemberResult]
 ) -> dict[str, dict[ScoreKey, Estimate]]:
     """The numbers of groups, which come with members first; by the group's name."""
     known: dict[str, Mapping[str, float]] = {
@@ -55,28 +55,20 @@ def group_numbers(
     }
     numbers: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
-        if like_lm_eval and _is_lm_evals(group):
-            numbers[group.name] = withheld(group, like_lm_evals(group, tasks), tasks)
-            continue
-        with _strictness(group):
-            checked = _checked(_numbers(group, known), lenient=is_lenient(group))
-        numbers[group.name] = {key: noted(row) for key, row in withheld(group, checked, tasks).items()}
+        rules = group.config.rules
+        with _strictness(group, rules):
+            checked = _checked(_numbers(group, known), rules)
+        rows = withheld(group, checked, tasks)
+        numbers[group.name] = rows if rules.means == "pooled" else {key: noted(row) for key, row in rows.items()}
         known[group.name] = {**written_rows(numbers[group.name]), SAMPLES: documents_of(group, known)}
     return numbers
 
 
-def _is_lm_evals(group: Group[TaskT]) -> bool:
-    """Whether a group has nothing that lm-eval does not have: means alone, and no code of a user's."""
-    entries = group.config.aggregate_metric_list or ()
-    own_code = group.computes_own_numbers or group.config.group_scorer is not None
-    return not own_code and all(entry.aggregation == "mean" for entry in entries)
-
-
 @contextmanager
-def _strictness(group: Group[TaskT]) -> Iterator[None]:
+def _strictness(group: Group[TaskT], rules: GroupRules) -> Iterator[None]:
     """Have the aggregator of a group be as strict as the group's file is; afterwards as before: it may be a user's object."""
     aggregator = group.aggregator
-    before, aggregator.strict = aggregator.strict, not is_lenient(group)
+    before, aggregator.strict = aggregator.strict, rules.missing == "error"
     try:
         yield
     finally:
@@ -99,26 +91,21 @@ def _numbers(group: Group[TaskT], known: Mapping[str, Mapping[str, float]]) -> I
     yield from guarded(partial(group.own_metrics, known), [scorer]).items()
 
 
-def _checked(numbers: Iterable[tuple[str, UserValue]], *, lenient: bool) -> dict[ScoreKey, Estimate]:
+def _checked(numbers: Iterable[tuple[str, UserValue]], rules: GroupRules) -> dict[ScoreKey, Estimate]:
     """Rows with their numbers; user code may return other values, or one name twice."""
     rows: dict[ScoreKey, Estimate] = {}
     for name, value in numbers:
         key, wrong = row_key(name), None
-        if not lenient:
+        if rules.row_names == "checked":
             wrong = row_name_problem(key.metric) or filter_name_problem(key.filter)
         if wrong is not None:
             key = ScoreKey(key.metric.removesuffix(STDERR) or "unnamed", NONE)
             rows[key] = failed_row(f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
-        elif key in rows and not lenient:
+        elif key in rows and rules.equal_rows == "error":
             rows[key] = failed_row("two numbers of the group have this name — rename one of them")
         else:
             rows[key] = _as_estimate(value)
     return rows
-
-
-def is_lenient(group: Group[TaskT]) -> bool:
-    """Whether it comes from a folder that is read as leniently as lm-eval reads."""
-    return any(group.fields.origin(key).lenient for key in group.fields)
 
 
 def _as_estimate(value: UserValue) -> Estimate:
@@ -132,102 +119,8 @@ def _as_estimate(value: UserValue) -> Estimate:
     return Estimate(plain_number, None, 0, "returned by a user function")
 
 
-# --- as lm-eval 0.4.13 computes them ---------------------------------------------------------------------------------
-
-
-class TaskScore(NamedTuple):
-    """One task's number for a row of a group: its value, standard error and number of documents."""
-
-    value: float
-    stderr: float | None
-    size: int
-
-
-class GroupScore(NamedTuple):
-    """A group's number."""
-
-    value: float
-    stderr: float | None
-    size: int
-    missing: Sequence[str] = ()
-
-
-def weighted_mean(scores: Sequence[TaskScore], *, by_size: bool) -> float:
-    """The members' values, each as often as it has documents, or each once; summed from left to right."""
-    weights = [score.size if by_size else 1 for score in scores]
-    above = 0.0
-    for score, weight in zip(scores, weights, strict=True):
-        above += score.value * weight
-    return above / sum(weights)
-
-
-def pooled_stderr(scores: Sequence[TaskScore], *, by_size: bool) -> float | None:
-    """The error as lm-eval 0.4.13 writes it: for means by size the pooled error, which also counts the spread between sizes."""
-    errors = [score.stderr for score in scores if score.stderr is not None]
-    if len(errors) < len(scores):
-        return None
-    if not by_size:
-        return math.sqrt(sum(error**2 for error in errors)) / len(errors)
-    sizes = [score.size for score in scores]
-    if sum(sizes) == len(sizes):
-        return None
-    variance = sum((size - 1) * error**2 * size for size, error in zip(sizes, errors, strict=True)) / (
-        sum(sizes) - len(sizes)
-    )
-    return math.sqrt(variance / sum(sizes))
-
-
-def mean_of_tasks(tasks: Sequence[str], scores_by_task: Mapping[str, TaskScore], *, by_size: bool) -> GroupScore | None:
-    """The group's number from those of its tasks that have one; None where none has."""
-    scores = [scores_by_task[task] for task in tasks if task in scores_by_task]
-    if not scores:
-        return None
-    error = pooled_stderr(scores, by_size=by_size)
-    missing = tuple(task for task in tasks if task not in scores_by_task)
-    return GroupScore(weighted_mean(scores, by_size=by_size), error, sum(score.size for score in scores), missing)
-
-
-def like_lm_evals(group: Group[TaskT], tasks: Mapping[str, MemberResult]) -> dict[ScoreKey, Estimate]:
-    """A group's numbers as lm-eval 0.4.13 computes them."""
-    leaves = [task.name for task in group.get_all_tasks()]
-    rows: dict[ScoreKey, Estimate] = {}
-    for entry in group.config.aggregate_metric_list or ():
-        for filter_name in _filters(entry, leaves, tasks):
-            key = ScoreKey(entry.metric_name, filter_name)
-            scores = {
-                name: TaskScore(float(estimate), estimate.stderr, tasks[name].scored)
-                for name in leaves
-                if name in tasks and (estimate := tasks[name].rows.get(key)) is not None
-            }
-            by_size = entry.by_size is not False
-            score = mean_of_tasks(leaves, scores, by_size=by_size)
-            if score is not None:
-                parts = _parts({name: tasks[name].rows[key] for name in scores}, scores, by_size=by_size)
-                missing = tuple(score.missing)
-                rows[key] = Estimate(score.value, score.stderr, score.size, missing=missing, parts=parts)
-    return rows
-
-
-def _parts(rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_size: bool) -> dict[Influence, float]:
-    """The draws that a mean of tasks depends on; none where that is not known of all."""
-    weights = {name: score.size if by_size else 1 for name, score in scores.items()}
-    whole = sum(weights.values())
-    if not whole or not all(row.parts for row in rows.values()):
-        return {}
-    return {draws: weights[name] / whole for name, row in rows.items() for draws in row.parts}
-
-
-def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, MemberResult]) -> list[str]:
-    if isinstance(entry.filters, str):
-        return [entry.filters]
-    if entry.filters is not None:
-        return list(entry.filters)
-    rows = [key for name in leaves if name in tasks for key in tasks[name].rows]
-    return sorted({key.filter for key in rows if key.metric == entry.metric_name})
-
-
 # --- withheld numbers: a mean over one of 57 tasks is not the group's -------------------------------------------------
-# Members without the metric are another matter: the group's `missing`, or lm-eval's leniency, decides how those count.
+# Members without the metric are another matter: its `missing`, or the rules of the group, decide how those count.
 
 
 def withheld(

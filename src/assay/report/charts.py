@@ -1,15 +1,21 @@
-"""Charts as drawings: rows of intervals, and curves over an axis, one or more panels on a sheet, with legend and notes."""
+"""Charts as records, and as drawings: rows of intervals, curves over an axis, histograms, shares of a whole and timelines.
+
+One or more panels are on a sheet, with legend and notes. A report, the viewer, notebooks and `assay plot` make a `Chart` and
+`draw` it; `drawing` writes it as SVG, PNG or PDF.
+"""
 
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
+from assay.number_text import format_duration
 from assay.report.drawing import (
     SERIES,
     SHAPES,
     Anchor,
+    Box,
     Drawing,
     Label,
     Shape,
@@ -22,10 +28,17 @@ from assay.report.drawing import (
     text_width,
 )
 
-WIDTH, EDGE = 720.0, 14.0
-"""Width of a sheet, and the space at its edges."""
+if TYPE_CHECKING:
+    from assay.statistics.calibration import CurvePoint
+
+WIDTH, PART_WIDTH, CARD_WIDTH = 720.0, 560.0, 360.0
+"""Widths of a sheet, of a chart among the texts of a page, and of one beside others."""
+EDGE = 14.0
+"""The space at the edges of a sheet."""
 TITLE, TEXT, SMALL = 15.0, 12.0, 11.0
 """Sizes of texts."""
+GUTTER, PANEL_GAP = 22.0, 16.0
+"""The space between panels: beside and below each other."""
 BOLD = 1.15
 """By what factor bold texts are wider."""
 CAP = 3.5
@@ -50,7 +63,7 @@ class Point(NamedTuple):
     at_high: float | None = None
     """The interval of its place, where that is a number, too."""
     text: str = ""
-    """Is written beside its mark."""
+    """Is written beside its mark; of a row, at its end."""
 
 
 class Series(NamedTuple):
@@ -64,6 +77,9 @@ class Series(NamedTuple):
     """Whether a line joins the points."""
     band: bool = False
     """Whether the intervals are joined, too."""
+
+
+TickMaker = Callable[[float, float, int], Sequence[tuple[float, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,51 +99,147 @@ class Panel:
     """Whether a line marks zero."""
     diagonal: bool = False
     at_limits: tuple[float, float] | None = None
-    at_ticks: "Callable[[float, float, int], Sequence[tuple[float, str]]] | None" = None
+    at_ticks: TickMaker | None = None
+
+
+class Bin(NamedTuple):
+    """The number of values between two bounds."""
+
+    low: float
+    high: float
+    size: int
+
+    @property
+    def ends(self) -> str:
+        return f"{self.low:.4g}" if self.low == self.high else f"{self.low:.4g} … {self.high:.4g}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.ends}: {self.size:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A panel with the distribution of values: a bar for each bin; signed ones are colored by their side of 0."""
+
+    bins: Sequence[Bin]
+    is_signed: bool = False
+    title: str = ""
+
+
+class SharePart(NamedTuple):
+    """A part of a whole, with the name of its color."""
+
+    name: str
+    size: int
+    color: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """A panel with one bar of parts side by side, each with its name, count and share below."""
+
+    parts: Sequence[SharePart]
+    title: str = ""
+
+    @property
+    def total(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def describe(self, part: SharePart) -> str:
+        return f"{part.name}: {part.size:,} ({part.size / (self.total or 1):.1%})"
+
+
+class Span(NamedTuple):
+    """A piece of work with its duration: a request to a `model`, or a call of a `tool`."""
+
+    name: str
+    seconds: float
+    kind: str
+    note: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.name}: {format_duration(self.seconds)} {self.note}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A panel with pieces of work one below the other, each where the one before it ends; a tool's are thinner."""
+
+    spans: Sequence[Span]
+    title: str = ""
+
+
+AnyPanel = Panel | Histogram | Shares | Timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Panels below a title and a legend, above notes."""
+    """Panels below a title and a legend, above notes.
+
+    `label` says what it shows to those who cannot see it, where the title does not.
+    """
 
     title: str
-    panels: Sequence[Panel]
+    panels: Sequence[AnyPanel]
     legend: Sequence[str] = ()
     notes: Sequence[str] = ()
     width: float = WIDTH
+    edge: float = EDGE
+    label: str = ""
 
 
+def interval_text(value: float, low: float | None, high: float | None) -> str:
+    """A number with its interval as text.
+
+    >>> interval_text(0.5, 0.25, 0.75), interval_text(0.5, None, None)
+    ('0.5 (0.25 … 0.75)', '0.5')
+    """
+    ends = f" ({low:.4g} … {high:.4g})" if low is not None and high is not None else ""
+    return f"{value:.4g}{ends}"
+
+
+@dataclass(frozen=True, slots=True)
 class Axis:
-    """Maps values to places of the sheet, with ticks."""
+    """Maps values from `low` to `high` to places from `first` to `last`; those beyond are at the ends."""
 
-    def __init__(self, values: Sequence[float], first: float, last: float, panel: Panel | None = None) -> None:
-        limits = panel.limits if panel is not None else None
-        low, high = min(values, default=0.0), max(values, default=1.0)
-        if panel is not None and panel.zero:
-            low, high = min(low, 0.0), max(high, 0.0)
-        self.is_log = low > 0 and high / low > LOG_RANGE and limits is None
-        if panel is not None and panel.whole and limits is not None:
-            low, high = limits
-        elif not self.is_log:
-            low, high = _padded(low, high, limits)
-        self.low, self.high, self.first, self.last = low, high, first, last
+    low: float
+    high: float
+    first: float
+    last: float
+    is_log: bool = False
 
     def __call__(self, value: float) -> float:
         value = min(max(value, self.low), self.high)
         low, high = (math.log(self.low), math.log(self.high)) if self.is_log else (self.low, self.high)
+        # halves: the whole of a span may be beyond the largest number there is
         share = ((math.log(value) if self.is_log else value) / 2 - low / 2) / ((high / 2 - low / 2) or 1.0)
         return self.first + share * (self.last - self.first)
 
     def holds(self, value: float) -> bool:
         return self.low <= value <= self.high
 
-    def ticks(self, most: int) -> list[tuple[float, str]]:
+    def ticks(self, most: int) -> Sequence[tuple[float, str]]:
         """At most so many round values, each as text."""
         if self.is_log:
             powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
             step = max(1, -(-len(powers) // max(most, 1)))
             return [(10.0**power, f"{10.0**power:g}") for power in powers[::step]]
         return round_ticks(self.low, self.high, most)
+
+
+def axis_of(values: Sequence[float], first: float, last: float, panel: Panel | None = None) -> Axis:
+    """The axis of a panel's values: a little wider than they are, within the panel's limits."""
+    limits = panel.limits if panel is not None else None
+    if panel is not None and panel.whole and limits is not None:
+        return Axis(*limits, first, last)
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    if panel is not None and panel.zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if low > 0 and high / low > LOG_RANGE and limits is None:
+        return Axis(low, high, first, last, is_log=True)
+    return Axis(*_padded(low, high, limits), first, last)
 
 
 def _padded(low: float, high: float, limits: tuple[float, float] | None) -> tuple[float, float]:
@@ -161,31 +273,80 @@ def round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 def draw(chart: Chart) -> Drawing:
     """The chart as a drawing."""
-    room, top = chart.width - 2 * EDGE, EDGE
+    edge = chart.edge
+    room, top = chart.width - 2 * edge, edge
     shapes: list[Shape] = []
     if chart.title:
-        shapes.append(Label(EDGE, top + TITLE, fitted(chart.title, room / BOLD, TITLE), "start", TITLE, bold=True))
+        shapes.append(Label(edge, top + TITLE, fitted(chart.title, room / BOLD, TITLE), "start", TITLE, bold=True))
         top += TITLE + 12
-    legend, top = _legend(chart.legend, top, chart.width)
+    legend, top = _legend(chart.legend, edge, top, chart.width - edge)
     shapes += legend
-    columns = 1 if len(chart.panels) == 1 or chart.panels[0].rows else 2 if len(chart.panels) <= 4 else 3
-    wide = (room - (columns - 1) * 22) / columns
-    if chart.panels[0].diagonal:
-        wide = min(wide, 440.0)
+    columns = _columns(chart.panels)
+    wide = (room - (columns - 1) * GUTTER) / columns
     names = fitted_names([panel.title for panel in chart.panels], wide / BOLD)
-    panels = [replace(panel, title=name) for panel, name in zip(chart.panels, names, strict=True)]
-    for start in range(0, len(panels), columns):
-        heights = []
-        for column, panel in enumerate(panels[start : start + columns]):
-            left = EDGE + column * (wide + 22)
-            own, height = _rows_panel(panel, left, top, wide) if panel.rows else _curve_panel(panel, left, top, wide)
+    for start in range(0, len(names), columns):
+        bottoms = []
+        for column, (panel, name) in enumerate(list(zip(chart.panels, names, strict=True))[start : start + columns]):
+            left = edge + column * (wide + GUTTER)
+            if name:
+                shapes.append(Label(left, top + TEXT, name, bold=True))
+            own, bottom = _panel(panel, left, top + (TEXT + 10 if name else 0.0), wide)
             shapes += own
-            heights.append(height)
-        top += max(heights) + 16
+            bottoms.append(bottom)
+        top = max(bottoms) + PANEL_GAP
+    top -= 0 if chart.notes else PANEL_GAP
     for note in chart.notes:
-        shapes.append(Label(EDGE, top + SMALL, fitted(note, room, SMALL), "start", SMALL, "faint"))
+        shapes.append(Label(edge, top + SMALL, fitted(note, room, SMALL), "start", SMALL, "faint"))
         top += SMALL + 5
-    return Drawing(chart.width, math.ceil(top + EDGE - 6), chart.title, _description(chart), shapes)
+    return Drawing(chart.width, math.ceil(top + edge), chart.label or chart.title, _description(chart), shapes)
+
+
+def draw_part(panel: AnyPanel, label: str, width: float = PART_WIDTH) -> Drawing:
+    """A panel as a part of a page, which has the title and the space around it."""
+    return draw(Chart("", [panel], width=width, edge=2.0, label=label))
+
+
+def _columns(panels: Sequence[AnyPanel]) -> int:
+    """How many panels are beside each other: curves alone, up to three."""
+    if len(panels) == 1 or not all(isinstance(panel, Panel) and not panel.rows for panel in panels):
+        return 1
+    return 2 if len(panels) <= 4 else 3
+
+
+def _panel(panel: AnyPanel, left: float, top: float, wide: float) -> tuple[list[Shape], float]:
+    """The shapes of a panel, and where it ends."""
+    match panel:
+        case Histogram():
+            return _histogram(panel, left, top, wide)
+        case Shares():
+            return _shares(panel, left, top, wide)
+        case Timeline():
+            return _timeline(panel, left, top, wide)
+    return _rows_panel(panel, left, top, wide) if panel.rows else _curve_panel(panel, left, top, wide)
+
+
+def draw_bar(name: str, number: Point, width: float = 140.0) -> Drawing:
+    """A share beside its number in a table: its place between 0 and 1, with its interval."""
+    axis = Axis(0.0, 1.0, 3.0, width - 3.0)
+    shapes: list[Shape] = [Box(0.0, 7.0, width, 2.0, "grid")]
+    if number.low is not None and number.high is not None:
+        low, high = axis(number.low), axis(number.high)
+        shapes.append(Box(low, 4.0, max(high - low, 1.0), 8.0, "spread"))
+    shapes.append(Box(axis(number.value) - 1.5, 2.0, 3.0, 12.0, "series0"))
+    return Drawing(width, 16.0, f"{name} {interval_text(number.value, number.low, number.high)}".strip(), "", shapes)
+
+
+def reliability_points(
+    points: Sequence["CurvePoint"], intervals: Sequence[tuple[float, float] | None], whose: str = ""
+) -> list[Point]:
+    """The points of a reliability curve; large ones have many documents."""
+    most = max((point.n for point in points), default=1)
+    drawn = []
+    for point, ends in zip(points, intervals, strict=True):
+        title = f"{whose}confidence {point.confidence:.2f}, {point.accuracy:.2f} right of {point.n:,}"
+        low, high = ends or (None, None)
+        drawn.append(Point(point.confidence, point.accuracy, low, high, title, point.n / most))
+    return drawn
 
 
 def reliability_panel(title: str, series: Sequence[Series]) -> Panel:
@@ -198,11 +359,21 @@ MAX_DESCRIBED = 60
 
 
 def _description(chart: Chart) -> str:
-    titles = [
-        point.title for panel in chart.panels for series in panel.series for point in series.points if point.title
-    ]
+    titles = [title for panel in chart.panels for title in _titles(panel) if title]
     more = f"; and {len(titles) - MAX_DESCRIBED} more" if len(titles) > MAX_DESCRIBED else ""
-    return "; ".join([*titles[:MAX_DESCRIBED]]) + more + "".join(f"; {note}" for note in chart.notes)
+    return "; ".join(titles[:MAX_DESCRIBED]) + more + "".join(f"; {note}" for note in chart.notes)
+
+
+def _titles(panel: AnyPanel) -> list[str]:
+    """What each mark of a panel says."""
+    match panel:
+        case Histogram():
+            return [counted.title for counted in panel.bins]
+        case Shares():
+            return [panel.describe(part) for part in panel.parts]
+        case Timeline():
+            return [span.title for span in panel.spans]
+    return [point.title for series in panel.series for point in series.points]
 
 
 def style_of(number: int) -> tuple[str, str]:
@@ -210,17 +381,17 @@ def style_of(number: int) -> tuple[str, str]:
     return f"series{number % SERIES}", SHAPES[number % len(SHAPES)]
 
 
-def _legend(names: Sequence[str], top: float, width: float) -> tuple[list[Shape], float]:
+def _legend(names: Sequence[str], begin: float, top: float, end: float) -> tuple[list[Shape], float]:
     """The names of series with their marks, in as many lines as they need."""
     if len(names) < 2:
         return [], top
     shapes: list[Shape] = []
-    left = EDGE
+    left = begin
     for number, name in enumerate(names):
-        text = fitted(name, width - 2 * EDGE - 20)
+        text = fitted(name, end - begin - 20)
         wide = text_width(text) + 34
-        if left > EDGE and left + wide > width - EDGE:
-            left, top = EDGE, top + 18
+        if left > begin and left + wide > end:
+            left, top = begin, top + 18
         color, shape = style_of(number)
         shapes += [mark(shape, left + 5, top + 8, color), Label(left + 15, top + 12, text)]
         left += wide
@@ -236,25 +407,25 @@ def _values(panel: Panel) -> list[float]:
 
 # --- rows of intervals
 
-MAX_NAME_SHARE = 0.45
-"""How much of the width names may take."""
+MAX_NAME_SHARE, MAX_TEXT_SHARE = 0.45, 0.35
+"""How much of the width names may take, and texts at the ends of rows."""
 
 
 def _rows_panel(panel: Panel, left: float, top: float, wide: float) -> tuple[list[Shape], float]:
     shapes: list[Shape] = []
-    begin = top
-    if panel.title:
-        shapes.append(Label(left, top + TEXT, panel.title, bold=True))
-        top += TEXT + 10
-    most = wide * MAX_NAME_SHARE
+    points = [point for series in panel.series for point in series.points]
+    beside = min(
+        max((text_width(point.text) + 10 for point in points if point.text), default=0.0), wide * MAX_TEXT_SHARE
+    )
+    most = (wide - beside) * MAX_NAME_SHARE
     indents = [min((len(name) - len(name.lstrip(" "))) * 5.0, most / 3) for name in panel.rows]
     names = list(zip(fitted_names(panel.rows, most - max(indents, default=0.0)), indents, strict=True))
     name_width = min(max((text_width(text) + indent for text, indent in names), default=0.0), most)
-    axis = Axis(_values(panel), left + name_width + 14, left + wide - 10, panel)
+    axis = axis_of(_values(panel), left + name_width + 14, left + wide - 10 - beside, panel)
     lane = 11.0 if len(panel.series) > 1 else 18.0
     tall = max(18.0, lane * len(panel.series) + 6)
     floor = top + tall * len(panel.rows)
-    shapes += _value_ticks_across(panel, axis, top, floor)
+    shapes += _value_ticks_across(panel, axis, left, top, floor)
     if len(panel.series) > 1:
         shapes += [
             Stroke([(left, top + tall * row), (left + wide, top + tall * row)], "grid") for row in range(len(names))
@@ -266,32 +437,47 @@ def _rows_panel(panel: Panel, left: float, top: float, wide: float) -> tuple[lis
         for point in series.points:
             y = top + tall * (point.at + 0.5) + (place - (len(panel.series) - 1) / 2) * lane
             shapes.append(_interval_across(point, axis, y, style_of(series.number)))
-    return shapes, floor - begin + 36
+            if point.text:
+                shapes.append(Label(left + wide - beside + 4, y + 4, fitted(point.text, beside)))
+    return shapes, floor + 36
 
 
-def _value_ticks_across(panel: Panel, axis: Axis, top: float, floor: float) -> Iterator[Shape]:
-    for value, text in axis.ticks(6):
+def _value_ticks_across(panel: Panel, axis: Axis, left: float, top: float, floor: float) -> Iterator[Shape]:
+    for value, text in _ticks_that_fit(axis, 6):
         yield Stroke([(axis(value), top), (axis(value), floor)], "grid")
         yield Label(axis(value), floor + 15, text, "middle", SMALL, "faint")
     yield Stroke([(axis.first, floor), (axis.last, floor)], "rule")
     if panel.zero:
-        yield Stroke([(axis(0.0), top), (axis(0.0), floor)], "rule", 1.2)
+        yield Stroke([(axis(0.0), top), (axis(0.0), floor)], "faint")
     middle, half = (axis.first + axis.last) / 2, text_width(panel.value_label) / 2
-    wide = axis.last - EDGE
+    wide = axis.last - left
     at: tuple[float, Anchor] = (middle, "middle") if middle + half <= axis.last else (axis.last, "end")
     yield Label(at[0], floor + 31, fitted(panel.value_label, wide), at[1])
 
 
+def _ticks_that_fit(axis: Axis, most: int, maker: TickMaker | None = None) -> Sequence[tuple[float, str]]:
+    """Ticks of an axis that is across: as many as have space beside each other."""
+    while True:
+        ticks = axis.ticks(most) if maker is None else maker(axis.low, axis.high, most)
+        if most == 1 or sum(text_width(text, SMALL) + 10 for _, text in ticks) <= axis.last - axis.first:
+            return ticks
+        most -= 1
+
+
 def _interval_across(point: Point, axis: Axis, y: float, style: tuple[str, str]) -> Titled:
     color, shape = _style_by_verdict(point, style)
-    parts: list[Shape] = []
-    if is_finite(point.low, point.high):
-        low, high = float(point.low or 0.0), float(point.high or 0.0)
-        parts.append(Stroke([(axis(low), y), (axis(high), y)], color, 1.6))
-        parts += [
-            Stroke([(axis(end), y - CAP), (axis(end), y + CAP)], color, 1.6) for end in (low, high) if axis.holds(end)
-        ]
-    return Titled(point.title, [*parts, mark(shape, axis(point.value), y, color)])
+    lines = [[(x, y + off) for x, off in line] for line in _interval_lines(point, axis)]
+    strokes = [Stroke(line, color, 1.6) for line in lines]
+    return Titled(point.title, [*strokes, mark(shape, axis(point.value), y, color)])
+
+
+def _interval_lines(point: Point, axis: Axis) -> list[list[tuple[float, float]]]:
+    """The line of an interval and its caps, as places on the axis and beside it; an end that is cut off has no cap."""
+    if point.low is None or point.high is None or not is_finite(point.low, point.high):
+        return []
+    low, high = point.low, point.high
+    caps = [[(axis(end), -CAP), (axis(end), CAP)] for end in (low, high) if axis.holds(end)]
+    return [[(axis(low), 0.0), (axis(high), 0.0)], *caps]
 
 
 def _style_by_verdict(point: Point, style: tuple[str, str]) -> tuple[str, str]:
@@ -303,37 +489,32 @@ def _style_by_verdict(point: Point, style: tuple[str, str]) -> tuple[str, str]:
 
 
 def _curve_panel(panel: Panel, left: float, top: float, wide: float) -> tuple[list[Shape], float]:
-    head = TEXT + 10 if panel.title else 2.0
-    tall = min(wide * (0.92 if panel.diagonal else 0.62), 400.0)
-    floor = top + head + tall
-    values = Axis(_values(panel), floor, top + head, panel)
+    if panel.diagonal:
+        wide = min(wide, 440.0)
+    top += 2.0 if not panel.title else 0.0
+    floor = top + min(wide * (0.92 if panel.diagonal else 0.62), 400.0)
+    values = axis_of(_values(panel), floor, top, panel)
     ticks = values.ticks(6)
     margin = 22 + max((text_width(text, SMALL) for _, text in ticks), default=0.0)
+    ends = left + margin, left + wide - 8
     places = [point.at for series in panel.series for point in series.points]
-    across = Axis(places, left + margin, left + wide - 8)
-    if panel.at_limits is not None:
-        across.low, across.high, across.is_log = *panel.at_limits, False
-    shapes: list[Shape] = [Label(left, top + TEXT, panel.title, bold=True)] if panel.title else []
+    across = Axis(*panel.at_limits, *ends) if panel.at_limits is not None else axis_of(places, *ends)
+    shapes: list[Shape] = []
     for value, text in ticks:
         shapes.append(Stroke([(across.first, values(value)), (across.last, values(value))], "grid"))
         shapes.append(Label(across.first - 5, values(value) + 4, text, "end", SMALL, "faint"))
     shapes += _place_ticks(panel, across, floor)
-    shapes.append(Label(left + 9, (top + head + floor) / 2, fitted(panel.value_label, tall), "middle", upward=True))
+    shapes.append(Label(left + 9, (top + floor) / 2, fitted(panel.value_label, floor - top), "middle", upward=True))
     if panel.diagonal:
-        shapes.append(Stroke([(across(0.0), values(0.0)), (across(1.0), values(1.0))], "rule", dashed=True))
+        shapes.append(Stroke([(across(0.0), values(0.0)), (across(1.0), values(1.0))], "faint", dashed=True))
     apart = 0.0 if panel.diagonal else 5.0  # so that intervals at one place do not hide each other
     for place, series in enumerate(panel.series):
         shapes += _curve(series, across, values, (place - (len(panel.series) - 1) / 2) * apart)
-    return shapes, floor - top + 36
+    return shapes, floor + 36
 
 
 def _place_ticks(panel: Panel, across: Axis, floor: float) -> Iterator[Shape]:
-    """The ticks below a panel: as many as have space beside each other."""
-    most = 7
-    ticks = across.ticks(most) if panel.at_ticks is None else list(panel.at_ticks(across.low, across.high, most))
-    while most > 1 and sum(text_width(text, SMALL) + 10 for _, text in ticks) > across.last - across.first:
-        most -= 1
-        ticks = across.ticks(most) if panel.at_ticks is None else list(panel.at_ticks(across.low, across.high, most))
+    ticks = _ticks_that_fit(across, 7, panel.at_ticks)
     for value, text in ticks:
         yield Stroke([(across(value), floor), (across(value), floor + 4)], "rule")
         yield Label(across(value), floor + 16, text, "middle", SMALL, "faint")
@@ -356,14 +537,8 @@ def _curve(series: Series, across: Axis, values: Axis, aside: float) -> Iterator
         if is_finite(point.at_low, point.at_high):
             y, ends = values(point.value), [across(float(end or 0.0)) for end in (point.at_low, point.at_high)]
             parts.append(Stroke([(end, y) for end in ends], color, 1.2))
-        if is_finite(point.low, point.high):
-            low, high = float(point.low or 0.0), float(point.high or 0.0)
-            parts.append(Stroke([(x, values(low)), (x, values(high))], color, 1.2))
-            parts += [
-                Stroke([(x - CAP, values(end)), (x + CAP, values(end))], color, 1.2)
-                for end in (low, high)
-                if values.holds(end)
-            ]
+        lines = [[(x + off, y) for y, off in line] for line in _interval_lines(point, values)]
+        parts += [Stroke(line, color, 1.2) for line in lines]
         parts += _point_text(point, x, across, values) if point.text else ()
         yield Titled(
             point.title, [*parts, mark(shape, x, values(point.value), color, 2.5 + 3.0 * math.sqrt(point.weight))]
@@ -384,3 +559,65 @@ def _band(series: Series, across: Axis, values: Axis, aside: float) -> Iterator[
         for name in ("low", "high"):
             ends = [(across(point.at) + aside, values(float(getattr(point, name)))) for point in known]
             yield Stroke(ends, style_of(series.number)[0], 0.8, dashed=True)
+
+
+# --- bars
+
+MAX_COUNTED_BINS = 12
+"""Bins with their count above them: of more, only those who point at one see it."""
+
+
+def _histogram(panel: Histogram, left: float, top: float, wide: float) -> tuple[list[Shape], float]:
+    most = max((counted.size for counted in panel.bins), default=0) or 1
+    step, tall = wide / max(len(panel.bins), 1), 88.0
+    has_counts = len(panel.bins) <= MAX_COUNTED_BINS
+    floor = top + tall + (TEXT if has_counts else 0.0)
+    shapes: list[Shape] = []
+    for number, counted in enumerate(panel.bins):
+        color = "series0" if not panel.is_signed else "better" if counted.low >= 0 else "worse"
+        height, begin = counted.size / most * tall, left + number * step
+        shown: list[Shape] = [Box(begin + 1, floor - height, max(step - 2, 1.0), height, color)]
+        if counted.size and has_counts:
+            shown.append(Label(begin + step / 2, floor - height - 3, f"{counted.size:,}", "middle", SMALL, "faint"))
+        shapes.append(Titled(counted.title, shown))
+    shapes.append(Stroke([(left, floor), (left + wide, floor)], "rule"))
+    if panel.bins:
+        shapes.append(Label(left, floor + 15, f"{panel.bins[0].low:.4g}", "start", SMALL, "faint"))
+        shapes.append(Label(left + wide, floor + 15, f"{panel.bins[-1].high:.4g}", "end", SMALL, "faint"))
+    return shapes, floor + 18
+
+
+def _shares(panel: Shares, left: float, top: float, wide: float) -> tuple[list[Shape], float]:
+    shapes: list[Shape] = []
+    begin, below = left, top + 30.0
+    for part in panel.parts:
+        text, size = panel.describe(part), part.size / (panel.total or 1) * wide
+        shapes.append(Titled(text, [Box(begin, top, max(size - 1, 0.0), 22.0, part.color)]))
+        shapes += [Box(left, below, 10.0, 10.0, part.color), Label(left + 16, below + 9, fitted(text, wide - 16))]
+        begin, below = begin + size, below + 18
+    return shapes, below
+
+
+SPAN_LINE = 20.0
+
+
+def _timeline(panel: Timeline, left: float, top: float, wide: float) -> tuple[list[Shape], float]:
+    total = sum(span.seconds for span in panel.spans) or 1.0
+    durations = [format_duration(span.seconds) for span in panel.spans]
+    names = fitted_names([span.name for span in panel.spans], wide * MAX_NAME_SHARE)
+    beside = max((text_width(text) for text in durations), default=0.0) + 8
+    across = Axis(0.0, total, left + max(map(text_width, names), default=0.0) + 10, left + wide - beside)
+    shapes: list[Shape] = []
+    begun = 0.0
+    for number, span in enumerate(panel.spans):
+        middle, ended = top + (number + 0.5) * SPAN_LINE, begun + span.seconds
+        half, color = (3.0, "series2") if span.kind == "tool" else (6.0, "series0")
+        shown: list[Shape] = [
+            Label(left, middle + 4, names[number]),
+            Box(across.first, middle - 1, across.last - across.first, 2.0, "grid"),
+            Box(across(begun), middle - half, max(across(ended) - across(begun), 1.5), 2 * half, color),
+            Label(left + wide, middle + 4, durations[number], "end"),
+        ]
+        shapes.append(Titled(span.title, shown))
+        begun = ended
+    return shapes, top + len(panel.spans) * SPAN_LINE

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay.comparison.compare import answer, compare, target
 from assay.comparison.comparison import Comparison
@@ -16,7 +16,6 @@ from assay.comparison.labelling import labelled_rows
 from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, Place, Problem
 from assay.records import ScoreKey
-from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.runs.folder import RunError, no_run
 from assay.runs.run import RUNNING, ResultRow, Run, mapping
@@ -25,7 +24,7 @@ from assay.runs.samples.records import StoredSample, call_text, made_calls, show
 from assay.runs.samples.turns import shown_prompt
 from assay.statistics.arrays import estimate
 from assay.statistics.calibration import CurvePoint
-from assay.statistics.influence import Bounds, clip_to_bounds
+from assay.statistics.influence import Bounds, Estimate, clip_to_bounds
 
 MAX_VALUES, MIN_SAMPLES = 12, 5
 """Default slicing columns have at most so many values, with at least so many samples each."""
@@ -44,6 +43,13 @@ class ReportOptions:
     allow_different_prompts: bool = False
 
 
+class Slice(NamedTuple):
+    """The documents of a task with one value of a column, and their score."""
+
+    name: str
+    number: Estimate
+
+
 @dataclass(frozen=True, slots=True)
 class Slices:
     """The score of a task for each value of a document column."""
@@ -51,7 +57,7 @@ class Slices:
     task: str
     column: str
     metric: str
-    parts: Sequence[Interval]
+    parts: Sequence[Slice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +271,7 @@ class ColumnScores:
 
 def slices_of(
     values: ColumnScores, number: float | None, columns: Sequence[str] = (), scale: Bounds | None = None
-) -> Mapping[str, Sequence[Interval]]:
+) -> Mapping[str, Sequence[Slice]]:
     """By column its slices, the lowest first. A result that is not the mean over documents has none."""
     if (
         number is None
@@ -279,7 +285,7 @@ def slices_of(
         if column in columns or (not columns and _is_slicing_column(parts))
     }
     return {
-        column: sorted((_slice(name, own, scale) for name, own in parts.items()), key=lambda each: each.value)
+        column: sorted((_slice(name, own, scale) for name, own in parts.items()), key=lambda part: part.number.value)
         for column, parts in chosen.items()
     }
 
@@ -289,9 +295,8 @@ def _is_slicing_column(parts: Mapping[str, Sequence[float]]) -> bool:
     return 2 <= len(parts) <= MAX_VALUES and all(len(own) >= MIN_SAMPLES for own in parts.values())
 
 
-def _slice(name: str, own: Sequence[float], scale: Bounds | None) -> Interval:
+def _slice(name: str, own: Sequence[float], scale: Bounds | None) -> Slice:
     """A slice of the samples: their mean, with the interval of a task made of these samples alone."""
     own = clip_to_bounds(own, scale) if scale is not None else own
     within = scale if scale is not None and scale[0] <= min(own) and max(own) <= scale[1] else None
-    number = estimate(own, bounds=within)
-    return Interval(name, number.value, number.low, number.high, f"n {number.n:,}")
+    return Slice(name, estimate(own, bounds=within))

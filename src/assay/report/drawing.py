@@ -1,7 +1,8 @@
-"""Drawings: strokes, marks and texts at places of a sheet; as SVG without a library, as PNG or PDF by matplotlib.
+"""Drawings: strokes, areas, marks and texts at places of a sheet; as SVG without a library, as PNG or PDF by matplotlib.
 
-In a file every color is written out, on a white sheet: it looks the same in a paper, a dark page and an editor. In a page of
-ours (`embedded`) colors are classes of its style.
+Nothing else in this package or the viewer writes SVG. In a file every color is written out, on a white sheet: it looks the same
+in a paper, a dark page and an editor. In a page of ours (`embedded`) colors are classes of STYLE, light or dark as the page,
+and nothing is styled inline, so that a page may forbid it.
 """
 
 import io
@@ -19,13 +20,33 @@ from assay.safe_text import visible
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
+class Color(NamedTuple):
+    """A color on white paper, and as CSS in a page: a variable of the page, or one color for light and one for dark."""
+
+    paper: str
+    page: str
+
+
 COLORS = {
-    "ink": "#1b1f24", "faint": "#57606a", "rule": "#8c959f", "grid": "#e1e4e8", "paper": "#ffffff",
-    "better": "#00795c", "worse": "#b8420f",
-    "series0": "#0072b2", "series1": "#d55e00", "series2": "#009e73", "series3": "#cc79a7", "series4": "#b57d00",
-    "series5": "#3d9bd8", "series6": "#4d4d4d",
+    "ink": Color("#1b1f24", "var(--ink)"), "faint": Color("#57606a", "var(--faint)"), "rule": Color("#8c959f", "var(--line)"),
+    "grid": Color("#e1e4e8", "var(--track)"), "paper": Color("#ffffff", "var(--page)"), "panel": Color("#f6f8fa", "var(--panel)"),
+    "spread": Color("#a9c7e8", "var(--spread)"), "better": Color("#00795c", "var(--good)"), "worse": Color("#b8420f", "var(--bad)"),
+    "series0": Color("#0072b2", "var(--accent)"), "series1": Color("#d55e00", "light-dark(#c25500, #ff9a4d)"),
+    "series2": Color("#009e73", "light-dark(#00805d, #35cf9f)"), "series3": Color("#cc79a7", "light-dark(#b25c8c, #e9a3cb)"),
+    "series4": Color("#b57d00", "light-dark(#946600, #e6bb3f)"), "series5": Color("#3d9bd8", "light-dark(#2c82b8, #a5dbff)"),
+    "series6": Color("#4d4d4d", "light-dark(#4d4d4d, #c3c8ce)"),
 }  # fmt: skip
 """Okabe and Ito's palette, which color-blind readers can tell apart; yellow left out and two colors darker, for white paper."""
+STYLE = (
+    "svg.plot { display: block; max-width: 100%; height: auto; font: 12px system-ui, sans-serif; }\n"
+    "td svg.plot { display: inline-block; max-width: none; vertical-align: middle; }\n"
+    "svg.plot .stroke { fill: none; }\n"
+) + "".join(
+    f"svg.plot .fill.{name} {{ fill: {color.page}; }}\nsvg.plot .stroke.{name} {{ stroke: {color.page}; }}\n"
+    for name, color in COLORS.items()
+)
+"""CSS of pages with drawings; the colors are variables of the page."""
 SERIES = 7
 SHAPES = ("circle", "square", "triangle", "diamond", "down")
 """Marks of series: their number shares no factor with that of the colors, so that 35 series look different."""
@@ -48,6 +69,17 @@ class Polygon(NamedTuple):
 
     points: Sequence[tuple[float, float]]
     color: str
+
+
+class Box(NamedTuple):
+    """A filled rectangle, with round corners where they have a radius."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    color: str
+    radius: float = 0.0
 
 
 class Disc(NamedTuple):
@@ -79,7 +111,7 @@ class Titled(NamedTuple):
     shapes: "Sequence[Shape]"
 
 
-Shape = Stroke | Polygon | Disc | Label | Titled
+Shape = Stroke | Polygon | Box | Disc | Label | Titled
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +197,16 @@ def _without_middle(text: str, kept: int) -> str:
 def as_svg(drawing: Drawing, *, embedded: bool = False) -> str:
     """The drawing as one `svg` element."""
     size = f'viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" width="{drawing.width:.0f}" height="{drawing.height:.0f}"'
-    about = f"<title>{_safe(drawing.title)}</title><desc>{_safe(drawing.description)}</desc>"
+    size += f' aria-label="{_safe(drawing.title)}"'
+    about = f"<desc>{_safe(drawing.description)}</desc>" if drawing.description else ""
     paint = _class if embedded else _colored
     body = "".join(part for shape in drawing.shapes for part in _elements(shape, paint))
-    if embedded:
-        return f'<svg class="plot" role="img" {size} aria-label="{_safe(drawing.title)}">{about}{body}</svg>'
-    paper = f'<rect width="{drawing.width:.0f}" height="{drawing.height:.0f}" fill="{COLORS["paper"]}"/>'
+    if embedded:  # without a title, which a browser would show wherever the mouse is
+        return f'<svg class="plot" role="img" {size}>{about}{body}</svg>'
+    paper = f'<rect width="{drawing.width:.0f}" height="{drawing.height:.0f}" fill="{COLORS["paper"].paper}"/>'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} aria-label="{_safe(drawing.title)}"'
-        f' font-family="{FONT}">{about}{paper}{body}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} font-family="{FONT}">'
+        f"<title>{_safe(drawing.title)}</title>{about}{paper}{body}</svg>\n"
     )
 
 
@@ -183,7 +216,7 @@ def _class(color: str, attribute: str) -> str:
 
 def _colored(color: str, attribute: str) -> str:
     other = ' fill="none"' if attribute == "stroke" else ""
-    return f'{attribute}="{COLORS[color]}"{other}'
+    return f'{attribute}="{COLORS[color].paper}"{other}'
 
 
 def _safe(text: str) -> str:
@@ -194,13 +227,16 @@ def _elements(shape: Shape, paint: Any) -> Iterator[str]:
     match shape:
         case Titled(title, shapes):
             yield f"<g><title>{_safe(title)}</title>"
-            yield from (part for each in shapes for part in _elements(each, paint))
+            yield from (part for shown in shapes for part in _elements(shown, paint))
             yield "</g>"
         case Stroke(points, color, width, dashed):
             dash = ' stroke-dasharray="4 3"' if dashed else ""
             yield f'<polyline points="{_places(points)}" stroke-width="{width:g}"{dash} {paint(color, "stroke")}/>'
         case Polygon(points, color):
             yield f'<polygon points="{_places(points)}" {paint(color, "fill")}/>'
+        case Box(x, y, width, height, color, radius):
+            size = f'width="{width:.1f}" height="{height:.1f}"' + (f' rx="{radius:g}"' if radius else "")
+            yield f'<rect x="{x:.1f}" y="{y:.1f}" {size} {paint(color, "fill")}/>'
         case Disc(x, y, radius, color):
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" {paint(color, "fill")}/>'
         case Label():
@@ -240,7 +276,7 @@ def as_image(drawing: Drawing, format: Literal["png", "pdf"]) -> bytes:
 
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(drawing.width / 72, drawing.height / 72), facecolor=COLORS["paper"])
+    figure = Figure(figsize=(drawing.width / 72, drawing.height / 72), facecolor=COLORS["paper"].paper)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_xlim(0, drawing.width)
     axes.set_ylim(drawing.height, 0)
@@ -259,19 +295,28 @@ def _add(axes: "Axes", shape: Shape) -> None:
 
     match shape:
         case Titled(_, shapes):
-            for each in shapes:
-                _add(axes, each)
+            for shown in shapes:
+                _add(axes, shown)
         case Stroke(points, color, width, dashed):
             xs, ys = zip(*points, strict=True)
             dash: Literal["--", "-"] = "--" if dashed else "-"
-            axes.add_line(lines.Line2D(xs, ys, color=COLORS[color], linewidth=width, linestyle=dash, zorder=2))
+            axes.add_line(lines.Line2D(xs, ys, color=COLORS[color].paper, linewidth=width, linestyle=dash, zorder=2))
         case Polygon(points, color):
-            axes.add_patch(patches.Polygon(list(points), closed=True, color=COLORS[color], linewidth=0, zorder=2))
+            axes.add_patch(patches.Polygon(list(points), closed=True, color=COLORS[color].paper, linewidth=0, zorder=2))
+        case Box(x, y, width, height, color, radius):
+            corners = (
+                patches.BoxStyle.Round(pad=0.0, rounding_size=radius) if radius else patches.BoxStyle.Square(pad=0.0)
+            )
+            axes.add_patch(
+                patches.FancyBboxPatch(
+                    (x, y), width, height, boxstyle=corners, color=COLORS[color].paper, linewidth=0, zorder=2
+                )
+            )
         case Disc(x, y, radius, color):
-            axes.add_patch(patches.Circle((x, y), radius, color=COLORS[color], linewidth=0, zorder=2))
+            axes.add_patch(patches.Circle((x, y), radius, color=COLORS[color].paper, linewidth=0, zorder=2))
         case Label():
             axes.text(
-                shape.x, shape.y, visible(shape.text), fontsize=shape.size, color=COLORS[shape.color],
+                shape.x, shape.y, visible(shape.text), fontsize=shape.size, color=COLORS[shape.color].paper,
                 ha={"start": "left", "middle": "center", "end": "right"}[shape.anchor], va="baseline",
                 rotation=90 if shape.upward else 0, rotation_mode="anchor", parse_math=False,
                 fontweight="bold" if shape.bold else "normal", family="sans-serif", zorder=3,

@@ -1,15 +1,14 @@
-"""Drawings of graphs as SVG: nodes in layers, with every edge and every label at a separate place between them.
+"""Drawings of graphs: nodes in layers, with every edge and every label at a separate place between them.
 
 An edge passes each layer through a slot, and its label is such a slot: lines cross neither nodes nor labels.
 """
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from itertools import pairwise
 from typing import NamedTuple
 
 from assay.records import AnyJSON, JSONObject
-from assay.report.drawing import text_width
+from assay.report.drawing import Box, Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 
 START, END = "START", "END"
 NODE_WIDTH, LINE, GAP, ROW_GAP, SLOT = 190.0, 16.0, 26.0, 24.0, 10.0
@@ -18,8 +17,8 @@ LABEL = 24
 """Characters of a label."""
 LABEL_SIZE = 12.0
 SWEEPS = 6
-MAX_LINE = 30
-"""Characters in a node."""
+BENDS = 12
+"""Into how many straight pieces a curve is cut."""
 
 
 class DrawnNode(NamedTuple):
@@ -74,7 +73,7 @@ def graph_nodes_and_edges(graph: JSONObject) -> tuple[list[DrawnNode], list[Draw
     edges: list[DrawnEdge] = []
     for edge in graph.get("edges") or ():
         source = _node_name(edge.get("from"))
-        edges += [DrawnEdge(source, _node_name(each)) for each in _as_list(edge.get("to"))]
+        edges += [DrawnEdge(source, _node_name(target)) for target in _as_list(edge.get("to"))]
         edges += [
             DrawnEdge(source, _node_name(target), str(label)) for label, target in (edge.get("path_map") or {}).items()
         ]
@@ -93,8 +92,8 @@ def _node_name(name: AnyJSON) -> str:
     return {"__start__": START, "__end__": END}.get(str(name), str(name))
 
 
-def draw_graph(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> str:
-    """The graph as SVG. Edges that lead back are dashed."""
+def draw_graph(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> Drawing:
+    """The graph as a drawing. Edges that lead back are dashed."""
     by_name = {node.name: node for node in nodes}
     known = [edge for edge in dict.fromkeys(edges) if edge.source in by_name and edge.target in by_name]
     layers = layers_of(list(by_name), known)
@@ -102,17 +101,11 @@ def draw_graph(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> str:
     _order(rows)
     width = _place(rows)
     tops = _row_tops(rows)
-    shapes = [_line(line, tops) for line in lines]
-    shapes += [_node(slot, *tops[slot.row]) for row in rows for slot in row if slot.node is not None]
-    shapes += [_label(slot, tops[slot.row][0]) for row in rows for slot in row if slot.text]
-    arrow = (
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path class="tip" d="M0 0L8 4L0 8Z"/></marker></defs>'
-    )
-    height = sum(tops[-1]) + 6
+    shapes = [shape for line in lines for shape in _line(line, tops)]
+    shapes += [_node(slot.node, slot.x, *tops[slot.row]) for row in rows for slot in row if slot.node is not None]
+    shapes += [shape for row in rows for slot in row if slot.text for shape in _label(slot, tops[slot.row][0])]
     label = "; ".join(f"{edge.source} → {edge.target}{f' ({edge.label})' if edge.label else ''}" for edge in edges)
-    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
-    return f'<svg class="plot graph" role="img" {size} aria-label="{escape(label)}">{arrow}{"".join(shapes)}</svg>'
+    return Drawing(width, sum(tops[-1]) + 6, label, "", shapes)
 
 
 def layers_of(names: Sequence[str], edges: Sequence[DrawnEdge]) -> list[list[str]]:
@@ -256,8 +249,8 @@ def _row_tops(rows: Sequence[Sequence[GraphSlot]]) -> list[tuple[float, float]]:
     return tops
 
 
-def _line(line: Line, tops: Sequence[tuple[float, float]]) -> str:
-    """The path of an edge: straight through its slots, curved between rows; it ends with the tip of an arrow."""
+def _line(line: Line, tops: Sequence[tuple[float, float]]) -> list[Shape]:
+    """An edge with the tip of its arrow: straight through its slots, curved between rows."""
     first, *passed, last = line.slots
     points = [(first.x, sum(tops[first.row]))]
     for slot in passed:
@@ -270,31 +263,54 @@ def _line(line: Line, tops: Sequence[tuple[float, float]]) -> str:
         points[0], points[-1] = (first.x - offset, points[0][1]), (last.x + offset, points[-1][1])
     if line.is_back:
         points.reverse()
-    parts = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
-    for (x, y), (to_x, to_y) in pairwise(points):
-        bend = (to_y - y) / 2
-        parts.append(f"C{x:.1f} {y + bend:.1f} {to_x:.1f} {to_y - bend:.1f} {to_x:.1f} {to_y:.1f}")
-    return f'<path class="way{" back" if line.is_back else ""}" marker-end="url(#tip)" d="{"".join(parts)}"/>'
+    way = points[:1]
+    for begin, end in pairwise(points):
+        way += _curve(begin, end)
+    (_, before), (x, y) = way[-2:]
+    base = y + (7 if before > y else -7)
+    return [
+        Stroke(way, "faint", 1.25, dashed=line.is_back),
+        Polygon([(x, y), (x - 3.5, base), (x + 3.5, base)], "faint"),
+    ]
 
 
-def _node(slot: GraphSlot, top: float, height: float) -> str:
-    node = slot.node
-    assert node is not None, "only slots of nodes are drawn as such"
-    x, failing = slot.x - NODE_WIDTH / 2, " failing" if node.failed else ""
-    ends = height / 2 if node.name in (START, END) else 5
+def _curve(begin: tuple[float, float], end: tuple[float, float]) -> list[tuple[float, float]]:
+    """A curve that leaves one point and reaches the other upright, as the places where it is cut; the first is left out."""
+    (x, y), (to_x, to_y) = begin, end
+    if x == to_x:
+        return [end]
+    bend = (to_y - y) / 2
+    places = []
+    for number in range(1, BENDS + 1):
+        share = number / BENDS
+        left = 1 - share
+        # of Bézier's curve with both handles upright
+        ends = left**3, 3 * left**2 * share, 3 * left * share**2, share**3
+        across = (ends[0] + ends[1]) * x + (ends[2] + ends[3]) * to_x
+        down = ends[0] * y + ends[1] * (y + bend) + ends[2] * (to_y - bend) + ends[3] * to_y
+        places.append((across, down))
+    return places
+
+
+def _node(node: DrawnNode, middle: float, top: float, height: float) -> Titled:
+    left, wide = middle - NODE_WIDTH / 2, NODE_WIDTH
+    color, line = ("worse", 2.0) if node.failed else ("rule", 1.0)
+    radius = height / 2 if node.name in (START, END) else 5.0
     first = top + (height - len(node.lines) * LINE) / 2 + 12
     texts = [
-        f'<text{" class=" + chr(34) + "faint" + chr(34) if place else ""} x="{slot.x:.1f}" y="{first + place * LINE:.1f}"'
-        f' text-anchor="middle">{escape(text if len(text) <= MAX_LINE else text[: MAX_LINE - 1] + "…")}</text>'
+        Label(middle, first + place * LINE, fitted(text, wide - 8), "middle", color="faint" if place else "ink")
         for place, text in enumerate(node.lines)
     ]
-    place = f'x="{x:.1f}" y="{top:.1f}" rx="{ends:.0f}" width="{NODE_WIDTH:.0f}" height="{height:.1f}"'
-    box = f'<rect class="node{failing}" {place}/>'
-    return f"<g><title>{escape(' '.join(node.lines))}</title>{box}{''.join(texts)}</g>"
+    boxes = [
+        Box(left, top, wide, height, color, radius),
+        Box(left + line, top + line, wide - 2 * line, height - 2 * line, "panel", radius - line),
+    ]
+    return Titled(" ".join(node.lines), [*boxes, *texts])
 
 
-def _label(slot: GraphSlot, top: float) -> str:
+def _label(slot: GraphSlot, top: float) -> list[Shape]:
     """A label on its line, with the ground of the page behind it."""
-    box = f'<rect class="ground" x="{slot.x - slot.width / 2:.1f}" y="{top:.1f}" width="{slot.width:.1f}" height="{LINE:.1f}"/>'
-    text = f'<text class="faint" x="{slot.x:.1f}" y="{top + 12:.1f}" text-anchor="middle">{escape(slot.text)}</text>'
-    return f"<g>{box}{text}</g>"
+    return [
+        Box(slot.x - slot.width / 2, top, slot.width, LINE, "paper"),
+        Label(slot.x, top + 12, slot.text, "middle", color="faint"),
+    ]

@@ -15,19 +15,30 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from assay.comparison.comparison import ComparedRow, Comparison
-from assay.config.row_names import row_name, spellings
+from assay.config.row_names import row_name, shown_filter, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, some
+from assay.number_text import format_decimal, format_p
 from assay.records import ScoreKey
-from assay.report.charts import WIDTH, Chart, Panel, Point, Series, draw, reliability_panel
-from assay.report.document import curves_of, opened_summary
+from assay.report.charts import (
+    WIDTH,
+    Chart,
+    Panel,
+    Point,
+    Series,
+    TickMaker,
+    draw,
+    draw_part,
+    interval_text,
+    reliability_panel,
+    reliability_points,
+)
+from assay.report.document import Slice, curves_of, opened_summary
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
-from assay.report.plots import Interval, interval_text
 from assay.report.reading import ResultLine, RunSummary, step_of
 from assay.runs.files import new_file
 from assay.runs.run import COMPLETE, ResultRow
 from assay.runs.storage import refuse_url
 from assay.statistics.arrays import combine
-from assay.statistics.calibration import CurvePoint
 
 PlotKind = Literal["intervals", "time", "reliability", "pass_at_k"]
 KINDS: tuple[PlotKind, ...] = get_args(PlotKind)
@@ -195,7 +206,7 @@ def _rows(line: ResultLine, metric: str | None) -> list[ResultRow]:
     return [row for row in line.numbers if metric in spellings(row.key)]
 
 
-def _metric_text(row: ResultRow | ComparedRow) -> str:
+def _metric_text(row: ResultRow | ComparedRow | ScoreKey) -> str:
     return row.metric + ("" if row.filter == "none" else f" ({row.filter})")
 
 
@@ -205,7 +216,7 @@ def _direction(better: bool | None) -> str:
 
 def _point(at: float, number: Number, name: str) -> Point:
     row, what = number.row, f"{number.line.alias} {_metric_text(number.row)}"
-    shown = interval_text(Interval(what, row.value or 0.0, row.low, row.high))
+    shown = interval_text(row.value or 0.0, row.low, row.high)
     return Point(at, row.value or 0.0, row.low, row.high, f"{name}: {what} {shown}, n {row.n:,}")
 
 
@@ -285,9 +296,6 @@ def _models(runs: Sequence[RunName], by_step: bool) -> list[str]:
     return [""] * len(runs) if by_step or len(set(models)) == len(models) else models
 
 
-TickMaker = Callable[[float, float, int], Sequence[tuple[float, str]]]
-
-
 def _time_panel(
     runs: Sequence[RunName], numbers: Sequence[Number], places: Sequence[float], models: Sequence[str],
     across: tuple[str, TickMaker | None],
@@ -346,11 +354,7 @@ def _reliability(runs: Sequence[RunName], options: PlotOptions) -> Chart:
         chosen = {line.name for line in _lines(reading, options.tasks)}
         for curve in curves_of(reading):
             if curve.task in chosen:
-                most = max((point.n for point in curve.points), default=1)
-                points = [
-                    _curve_point(name, curve.task, point, ends or (None, None), most)
-                    for point, ends in zip(curve.points, curve.intervals, strict=True)
-                ]
+                points = reliability_points(curve.points, curve.intervals, f"{name}: {curve.task} ")
                 panels.setdefault((curve.task, curve.metric), []).append(Series(name, points, number))
     if not panels:
         what = "has no reliability curve: no chosen task has the metric ece"
@@ -363,13 +367,6 @@ def _reliability(runs: Sequence[RunName], options: PlotOptions) -> Chart:
     notes = ["A calibrated model is on the dashed line; large marks have many documents.", *_notes(runs)]
     width = 470.0 if len(drawn) == 1 else WIDTH
     return Chart(options.title or "Reliability", drawn, [each.name for each in runs], notes, width)
-
-
-def _curve_point(
-    name: str, task: str, point: CurvePoint, ends: tuple[float, float] | tuple[None, None], most: int
-) -> Point:
-    shown = f"{name}: {task} confidence {point.confidence:.2f}, {point.accuracy:.2f} right of {point.n:,}"
-    return Point(point.confidence, point.accuracy, ends[0], ends[1], shown, point.n / most)
 
 
 def _curve_title(runs: Sequence[RunName], task: str, metric: str, series: Sequence[Series]) -> str:
@@ -435,7 +432,7 @@ def _pass_series(name: str, number: int, alias: str, scores: Sequence[Sequence[f
     points = []
     for k in range(1, len(scores[0]) + 1):
         passed = combine([scores], how=f"pass@{k}")  # type: ignore[list-item]  # rows of scores, as pass@k takes them
-        shown = interval_text(Interval("", passed.value, passed.low, passed.high))
+        shown = interval_text(passed.value, passed.low, passed.high)
         points.append(
             Point(k, passed.value, passed.low, passed.high, f"{name}: {alias} pass@{k} {shown}, n {passed.n:,}")
         )
@@ -530,8 +527,66 @@ def _difference_panel(rows: Sequence[ComparedRow], labels: Sequence[str], level:
 def _difference_point(row: ComparedRow, at: int, factor: float, judged: bool) -> Point:
     low, high = row.interval or (None, None)
     verdict = row.verdict if judged and row.verdict in ("better", "worse") else ""
-    shown = interval_text(Interval("", row.difference or 0.0, low, high))
+    shown = interval_text(row.difference or 0.0, low, high)
     return Point(
         at, (row.difference or 0.0) * factor, None if low is None else low * factor, None if high is None else high * factor,
         f"{row.alias} {_metric_text(row)} {shown}, {row.verdict}", verdict=verdict,
     )  # fmt: skip
+
+
+# --- parts of pages
+
+
+def slices_panel(slices: Sequence[Slice], key: ScoreKey) -> Panel:
+    """A row for each slice of a task's documents: from 0 to 1 where all are shares."""
+    numbers = [part.number for part in slices]
+    points = [
+        Point(
+            row,
+            number.value,
+            number.low,
+            number.high,
+            f"{part.name}: {interval_text(number.value, number.low, number.high)}, n {number.n:,}",
+            text=f"{format_decimal(number.value)} · n {number.n:,}",
+        )
+        for row, (part, number) in enumerate(zip(slices, numbers, strict=True))
+    ]
+    ends = [end for number in numbers for end in (number.value, number.low, number.high) if end is not None]
+    limits = (0.0, 1.0) if all(0 <= end <= 1 for end in ends) else None
+    rows = [part.name for part in slices]
+    label = f"{_metric_text(key)}, 95 % interval"
+    return Panel("", label, [Series("", points)], rows, limits=limits, whole=limits is not None)
+
+
+def draw_differences(comparison: Comparison, panel: Panel, run: int) -> Drawing:
+    """Draw the differences of a run to the first, for a page."""
+    return draw_part(panel, f"{comparison.runs[run].label} minus {comparison.runs[0].label}")
+
+
+def share_differences(comparison: Comparison, run: int) -> Panel:
+    """The differences of a run to the first: of shares that are not lower-is-better, with their p-values."""
+    rows = [row for row in comparison.rows if row.run == run and row.higher_is_better is not False and _is_share(row)]
+    return forest_panel([row for row in rows if row.interval is not None], comparison.level, _difference_name, _p_text)
+
+
+def forest_panel(
+    rows: Sequence[ComparedRow], level: float, name: Callable[[ComparedRow], str], note: Callable[[ComparedRow], str]
+) -> Panel:
+    """Differences around zero; one whose interval excludes zero is better or worse."""
+    names, points = [name(row) for row in rows], []
+    for place, row in enumerate(rows):
+        value, (low, high) = row.difference or 0.0, row.interval or (0.0, 0.0)
+        verdict = "better" if low > 0 else "worse" if high < 0 else ""
+        title = f"{names[place]}: {interval_text(value, low, high)} {note(row)}".rstrip()
+        text = " · ".join(part for part in (f"{value:+.4f}", note(row)) if part)
+        points.append(Point(place, value, low, high, title, verdict=verdict, text=text))
+    return Panel("", f"difference, {level * 100:g} % interval", [Series("", points)], names, zero=True)
+
+
+def _difference_name(row: ComparedRow) -> str:
+    shown = shown_filter(row.filter, is_group=row.kind == "group")
+    return f"{row.alias} {row.metric}" + (f" ({shown})" if shown not in ("", "none") else "")
+
+
+def _p_text(row: ComparedRow) -> str:
+    return "" if row.p is None else f"p {format_p(row.p)}"

@@ -18,11 +18,14 @@ from markupsafe import Markup
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.judge_card import CardEntry
+from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p
 from assay.records import JSONDict, JSONObject
+from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
 from assay.report.document import Curve, ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
-from assay.report.plots import STYLE, Interval, calibration, forest, interval_bar, slices
+from assay.report.drawing import STYLE, Drawing, as_svg
+from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.reading import ResultLine
 from assay.report.table import format_value, is_logarithmic
 from assay.runs.files import new_file
@@ -32,16 +35,17 @@ from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, vi
 from assay.version import __version__
 
 PAGE_STYLE = """\
-:root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f5f7; --ink: #1b1f24; --faint: #57606a; --line: #c8ccd2;
+:root { color-scheme: light dark; --page: #ffffff; --panel: #f4f5f7; --ink: #1b1f24; --faint: #57606a; --line: #c8ccd2;
   --track: #d9dde3; --spread: #9ec1ea; --accent: #0550ae; --good: #116329; --bad: #b42318; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14171b; --panel: #1e2329; --ink: #e8eaed; --faint: #a9b1ba;
+@media (prefers-color-scheme: dark) { :root { --page: #14171b; --panel: #1e2329; --ink: #e8eaed; --faint: #a9b1ba;
   --line: #3c444d; --track: #333a42; --spread: #2f5d92; --accent: #7ab7ff; --good: #5fd07f; --bad: #ff8f85; } }
 body { margin: 0 auto; max-width: 76rem; padding: 1rem; font: 15px/1.5 system-ui, sans-serif;
-  color: var(--ink); background: var(--paper); }
+  color: var(--ink); background: var(--page); }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
 h3 { font-size: 1rem; }
 a { color: var(--accent); } .faint { color: var(--faint); } .bad { color: var(--bad); } .good { color: var(--good); }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .15rem .7rem .15rem 0; vertical-align: top; } th { color: var(--faint); font-weight: 600; }
 tr.group td { font-weight: 600; } td.n, th.n { text-align: right; } td.n, td.i { white-space: nowrap; }
 td, th { font-size: .87rem; padding-right: .5rem; } th { max-width: 7rem; overflow-wrap: break-word; vertical-align: bottom; }
@@ -92,7 +96,7 @@ def _template() -> Template:
         "ends": format_interval,
         "depth": depth,
         "parts": slices_plot,
-        "curve": lambda curve: Markup(calibration(curve.points, curve.intervals)),
+        "curve": curve_plot,
         "curve_rows": curve_rows,
         "card_rows": card_rows,
         "forest": differences_plot,
@@ -105,11 +109,21 @@ def share_bar(number: ResultRow) -> Markup:
     """The bar of a share; other numbers have no common scale."""
     if number.value is None or not number.is_share:
         return Markup("")
-    return Markup(interval_bar(Interval(visible(number.metric), number.value, number.low, number.high)))
+    return _svg(draw_bar(number.metric, Point(0, number.value, number.low, number.high)))
 
 
 def slices_plot(task_slices: Slices) -> Markup:
-    return Markup(slices([interval._replace(name=visible(interval.name)) for interval in task_slices.parts]))
+    panel = slices_panel(task_slices.parts, row_key(task_slices.metric))
+    return _svg(draw_part(panel, f"{task_slices.task} by {task_slices.column}"))
+
+
+def curve_plot(curve: Curve) -> Markup:
+    panel = reliability_panel("", [Series("", reliability_points(curve.points, curve.intervals))])
+    return _svg(draw_part(panel, f"calibration of {curve.task}", CARD_WIDTH))
+
+
+def _svg(drawing: Drawing) -> Markup:
+    return Markup(as_svg(drawing, embedded=True))
 
 
 def curve_rows(curve: Curve) -> list[tuple[str, ...]]:
@@ -142,11 +156,10 @@ def card_rows(card: Sequence[CardEntry]) -> list[tuple[str, ...]]:
 def differences_plot(comparison: Comparison, run: int) -> Markup:
     """The differences of all tasks and groups to the first run, on their first metric that is not lower-is-better."""
     rows = [
-        Interval(visible(row.alias or row.name), row.difference, row.interval[0], row.interval[1], f"n {row.n:,}")
-        for row in first_metric_rows(comparison, run)
-        if row.difference is not None and row.interval is not None
+        row for row in first_metric_rows(comparison, run) if row.difference is not None and row.interval is not None
     ]
-    return Markup(forest(rows)) if rows else Markup("")
+    panel = forest_panel(rows, comparison.level, lambda row: row.alias or row.name, lambda row: f"n {row.n:,}")
+    return _svg(draw_differences(comparison, panel, run)) if rows else Markup("")
 
 
 def first_metric_rows(comparison: Comparison, run: int) -> Sequence[ComparedRow]:
@@ -309,8 +322,13 @@ def _run(part: RunPart) -> Iterator[str]:
     yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in reading.remarks)
     for task_slices in part.slices:
         rows = [
-            (markdown_text(each.name), format_decimal(each.value), format_interval(each.low, each.high), each.note)
-            for each in task_slices.parts
+            (
+                markdown_text(part.name),
+                format_decimal(part.number.value),
+                format_interval(part.number.low, part.number.high),
+                f"n {part.number.n:,}",
+            )
+            for part in task_slices.parts
         ]
         yield f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}:\n\n" + _table(
             (markdown_text(task_slices.column), "Value", "95 %", "n"), rows
@@ -386,7 +404,16 @@ def _run_json(part: RunPart) -> JSONObject:
                 "task": each.task,
                 "column": each.column,
                 "metric": each.metric,
-                "parts": [part._asdict() for part in each.parts],
+                "parts": [
+                    {
+                        "name": part.name,
+                        "value": part.number.value,
+                        "low": part.number.low,
+                        "high": part.number.high,
+                        "note": f"n {part.number.n:,}",
+                    }
+                    for part in each.parts
+                ],
             }
             for each in part.slices
         ],

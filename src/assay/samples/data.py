@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assay.config.task import TaskConfig
+from assay.dialect import OURS, Dialect
 from assay.errors import installing
 from assay.redaction import without_queries
 from assay.samples.hub import from_hub
@@ -60,25 +61,25 @@ def data_set(
     *,
     folder: str | None,
     data_dir: str | None,
-    as_table: bool = False,
+    dialect: Dialect = OURS,
     read_run: ReadRun | None = None,
 ) -> DataSet:
     """Open the data set of a task. `folder` is that of its YAML; `data_dir` is searched first, by data-set name.
 
-    `as_table` types values as lm-eval's data library does: integers among floats become floats.
+    `dialect` says how values are typed.
     `read_run` opens an earlier run whose samples are the data.
     """
     try:
         if config.dataset_path == "assay" and not callable(config.custom_dataset):
             return _from_run(dict(config.dataset_kwargs or {}), folder, read_run)
-        return _locate(config, folder, data_dir, as_table)
+        return _locate(config, folder, data_dir, dialect)
     except OSError as error:
         raise DataError(f"{error.filename or config.dataset_path}: {error.strerror or error}") from error
 
 
-def _locate(config: TaskConfig, folder: str | None, data_dir: str | None, as_table: bool) -> DataSet:
+def _locate(config: TaskConfig, folder: str | None, data_dir: str | None, dialect: Dialect) -> DataSet:
     if callable(config.custom_dataset):
-        return _from_function(config, as_table)
+        return _from_function(config, dialect)
     kwargs = dict(config.dataset_kwargs or {})
     path = config.dataset_path
     if not path:
@@ -86,17 +87,17 @@ def _locate(config: TaskConfig, folder: str | None, data_dir: str | None, as_tab
     if data_dir is not None and path not in FILE_READERS:
         here = Path(data_dir, path, config.dataset_name or "default")
         if here.is_dir():
-            return _from_folder(path, here, kwargs, as_table)
+            return _from_folder(path, here, kwargs, dialect)
     if path in FILE_READERS:
-        return _from_files(path, kwargs, folder, data_dir, as_table)
+        return _from_files(path, kwargs, folder, data_dir, dialect)
     local = _local_folder(path, folder)
     if local is not None:
         inner = local / (config.dataset_name or "default")
-        return _from_folder(path, inner if inner.is_dir() else local, kwargs, as_table)
-    return _from_hub(path, config.dataset_name, kwargs, data_dir, as_table)
+        return _from_folder(path, inner if inner.is_dir() else local, kwargs, dialect)
+    return _from_hub(path, config.dataset_name, kwargs, data_dir, dialect)
 
 
-def _from_folder(name: str, folder: Path, kwargs: ReaderOptions, as_table: bool) -> DataSet:
+def _from_folder(name: str, folder: Path, kwargs: ReaderOptions, dialect: Dialect) -> DataSet:
     def available() -> list[str]:
         return sorted({file.stem for file in folder.iterdir() if file.suffix in SUFFIXES})
 
@@ -104,7 +105,7 @@ def _from_folder(name: str, folder: Path, kwargs: ReaderOptions, as_table: bool)
         files = [folder / f"{split}{suffix}" for suffix in SUFFIXES if (folder / f"{split}{suffix}").is_file()]
         if not files:
             raise DataError(f"no split {split!r} in {folder}; there are: {', '.join(available()) or 'none'}")
-        return Rows(files[:1], kwargs, as_table=as_table)
+        return Rows(files[:1], kwargs, dialect=dialect)
 
     return DataSet(name, open_split, available)
 
@@ -126,7 +127,7 @@ def _from_run(kwargs: ReaderOptions, folder: str | None, read_run: ReadRun | Non
 
 
 def _from_files(
-    reader: str, kwargs: ReaderOptions, folder: str | None, data_dir: str | None, as_table: bool
+    reader: str, kwargs: ReaderOptions, folder: str | None, data_dir: str | None, dialect: Dialect
 ) -> DataSet:
     written = kwargs.get("data_files") or kwargs.get("data_file")
     if not written:
@@ -140,7 +141,7 @@ def _from_files(
         paths = [listed] if isinstance(listed, str) else listed
         if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
             raise DataError(f"data_files.{split} must be a file or a list of files, got {listed!r:.60}")
-        return Rows([file for path in paths for file in find_files(path, folder, data_dir)], kwargs, as_table=as_table)
+        return Rows([file for path in paths for file in find_files(path, folder, data_dir)], kwargs, dialect=dialect)
 
     return DataSet(reader, open_split, lambda: [str(split) for split in by_split])
 
@@ -250,7 +251,7 @@ def _local_folder(path: str, folder: str | None) -> Path | None:
     )
 
 
-def _from_function(config: TaskConfig, as_table: bool) -> DataSet:
+def _from_function(config: TaskConfig, dialect: Dialect) -> DataSet:
     """The splits that a function returns. As in lm-eval, it gets the metadata and dataset_kwargs; the latter win."""
     function: Any = config.custom_dataset
     loaded: dict[str, Split] = {}
@@ -269,7 +270,7 @@ def _from_function(config: TaskConfig, as_table: bool) -> DataSet:
         if split not in splits():
             raise DataError(f"custom_dataset returned no split {split!r}; it returned: {', '.join(map(str, splits()))}")
         rows = as_rows(splits()[split], f"custom_dataset returned for the split {split!r}")
-        return rows if as_table else _typed(rows)
+        return rows if dialect.keeps_python_objects else _typed(rows)
 
     return DataSet(
         f"function {getattr(function, '__name__', 'custom_dataset')}",
@@ -279,7 +280,7 @@ def _from_function(config: TaskConfig, as_table: bool) -> DataSet:
     )
 
 
-def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str | None, as_table: bool) -> DataSet:
+def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str | None, dialect: Dialect) -> DataSet:
     """A data set of the hub, through the `datasets` library (extra `hub`), which respects HF_HUB_OFFLINE."""
     full_name = f"{path}/{name or 'default'}"
     options = {key: value for key, value in kwargs.items() if key != "trust_remote_code"}
@@ -293,7 +294,7 @@ def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str 
     def open_split(split: str) -> Split:
         if split not in splits():
             raise DataError(f"{full_name} has no split {split!r}; it has: {', '.join(splits())}")
-        return splits()[split] if as_table else _typed(splits()[split])
+        return splits()[split] if dialect.keeps_python_objects else _typed(splits()[split])
 
     return DataSet(full_name, open_split, lambda: list(splits()), is_local=False)
 

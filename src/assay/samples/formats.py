@@ -37,7 +37,7 @@ _GENERATE = FormatConfig(
         "max_gen_toks": 256,
     },
 )
-LIKE_LM_EVAL = replace(
+LM_EVALS_GENERATE = replace(
     _GENERATE,
     scorer=ScorerConfig(type="first_token", kwargs={"whole": True}),
     generation_kwargs={"until": ["\n"], "do_sample": False, "temperature": 0.0, "max_gen_toks": 32},

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from jinja2 import TemplateSyntaxError, UndefinedError
 
 from assay.config.task import FewshotConfig, TaskConfig
+from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, SelfExplanatory
 from assay.records import Function, Message, Prompt, Turn, plain
 from assay.templates import COMPILE_ERRORS, RENDER_ERRORS, Sandbox, Undefined, reason
@@ -144,17 +145,25 @@ def target_field(spec: FieldSpec, columns: Collection[str], *, has_choices: bool
     return lambda row: constant  # noqa: ARG005
 
 
-def choice_field(spec: FieldSpec, columns: Collection[str], *, strict: bool = False) -> FieldFunction:
-    """The choices: a column, a list, the values of a mapping, or a rendered list; lm-eval does not fill a list's templates."""
+def choice_field(spec: FieldSpec, columns: Collection[str]) -> FieldFunction:
+    """The choices: a column, a list, the values of a mapping, or a rendered list."""
     if callable(spec):
         return function_field("doc_to_choice", spec)
     if isinstance(spec, str):
         return _column_value(spec) if spec in columns else _list_value(spec)
     listed = list(spec.values()) if isinstance(spec, Mapping) else list(spec)  # type: ignore[arg-type]
-    if strict and any(isinstance(item, str) and ("{{" in item or "{%" in item) for item in listed):
-        filled = [template(item) if isinstance(item, str) else _constant(item) for item in listed]
-        return lambda row: [fill(row) for fill in filled]
     return lambda row: listed  # noqa: ARG005
+
+
+def filled_choice_field(spec: FieldSpec, columns: Collection[str]) -> FieldFunction:
+    """The choices, with the templates inside a list or a mapping filled."""
+    if callable(spec) or isinstance(spec, str):
+        return choice_field(spec, columns)
+    listed = list(spec.values()) if isinstance(spec, Mapping) else list(spec)  # type: ignore[arg-type]
+    if not any(isinstance(item, str) and ("{{" in item or "{%" in item) for item in listed):
+        return choice_field(spec, columns)
+    filled = [template(item) if isinstance(item, str) else _constant(item) for item in listed]
+    return lambda row: [fill(row) for fill in filled]
 
 
 def written_choices(spec: FieldSpec) -> FieldFunction:
@@ -348,10 +357,7 @@ class Prompter:
     multiple_inputs: bool = False
     fits: Callable[[Sequence[Prompt], Sequence[str] | None], bool] | None = None
     """Whether contexts with their choices fit; where given, examples are dropped until they do."""
-    strict: bool = False
-    """Whether a missing value is an error; lm-eval writes "None" there."""
-    separates_system: bool = False
-    """Whether a system instruction alone is set apart from the question where there is no chat template; lm-eval 0.4 does not."""
+    dialect: Dialect = OURS
 
     def __post_init__(self) -> None:
         self._own = self._fields(self.config)
@@ -456,13 +462,8 @@ class Prompter:
         """System message and examples, which precede the question."""
         description = self._description(row) or ""
         system = join_texts(self.chat.system, description, self.config.fewshot_delimiter)
-        if (
-            self.separates_system
-            and system
-            and not description
-            and self.chat.template is None
-            and not system[-1].isspace()
-        ):
+        is_alone = system and not description and self.chat.template is None and not system[-1].isspace()
+        if is_alone and not self.dialect.puts_system_instruction_before_question:
             system += self.config.fewshot_delimiter
         parts = [[Turn("system", system)]] if system else []
         if self.examples.number > 0 and self._choose is not None:
@@ -501,15 +502,17 @@ class Prompter:
 
     def _fields(self, config: TaskConfig | FewshotConfig, *, own: bool = True) -> _Fields:
         has_choices = self.config.doc_to_choice is not None
-        choice = choice_field(config.doc_to_choice, self.columns, strict=self.strict) if config.doc_to_choice else None
+        choices = choice_field if self.dialect.sends_templates_in_lists else filled_choice_field
+        choice = choices(config.doc_to_choice, self.columns) if config.doc_to_choice else None
         text = text_field(config.doc_to_text, self.columns, has_choices=has_choices)
         target = target_field(config.doc_to_target, self.columns, has_choices=has_choices)
-        if self.strict:
+        if not self.dialect.writes_none_for_null:
             text = required_columns(config.doc_to_text, self.columns, text)
             if self.config.process_results is None:
                 target = required_columns(config.doc_to_target, self.columns, target)
-            if choice is not None and self.config.output_type == "multiple_choice":
-                target = _indexed(target, choice)
+        is_choice = choice is not None and self.config.output_type == "multiple_choice"
+        if choice is not None and is_choice and not self.dialect.takes_digits_for_text:
+            target = _indexed(target, choice)
         return _Fields(text, target, choice, plain_field(config.gen_prefix, self.columns if own else None))
 
     def _derived(self, row: Row) -> Row:

@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple, overload
 
 import orjson
 
+from assay.dialect import OURS, Dialect
 from assay.errors import SelfExplanatory
 from assay.records import plain
 from assay.user_code import HALF, is_writable
@@ -132,40 +133,29 @@ class TypedRows(Sequence[Row]):
 
 
 class FileOptions(NamedTuple):
-    """How files are read: the task's reader options; whether values are typed as by lm-eval's data library; for csv,
-    which columns are text or numbers because they are so in other files; for JSON, whether there are integers beyond 64
-    bits, for which the quick parser gives floats.
+    """How files are read: the task's reader options; the dialect, by which values are typed; for csv, which columns are
+    text or numbers because they are so in other files; for JSON, whether there are integers beyond 64 bits, for which the
+    quick parser gives floats.
     """
 
     options: ReaderOptions
-    like_pandas: bool = False
+    dialect: Dialect = OURS
     has_large: bool = False
     as_text: frozenset[str] = frozenset()
     as_numbers: frozenset[str] = frozenset()
 
 
 class Rows(Sequence[Row]):
-    """The documents of one split. Iterating streams them; indexing loads all into memory.
+    """The documents of one split. Iterating streams them; indexing loads all into memory."""
 
-    `as_table` gives every column one type, as lm-eval's data library does; `like_pandas` parses csv cells as pandas
-    does.
-    """
-
-    def __init__(
-        self,
-        files: Sequence[Path],
-        options: ReaderOptions | None = None,
-        *,
-        as_table: bool = False,
-        like_pandas: bool = False,
-    ) -> None:
-        self.files, self.as_table = files, as_table
+    def __init__(self, files: Sequence[Path], options: ReaderOptions | None = None, *, dialect: Dialect = OURS) -> None:
+        self.files, self.dialect = files, dialect
         self._has_large = False
-        self._reading = FileOptions(options or {}, as_table or like_pandas)
+        self._reading = FileOptions(options or {}, dialect)
 
     def __iter__(self) -> Iterator[Row]:
         columns = dict.fromkeys(self.columns)
-        widened = self._survey.widened if self.as_table else ()
+        widened = self._survey.widened if self.dialect.gives_columns_one_type else ()
         for row in self._read():
             for name in widened:
                 if type(row.get(name)) is int:
@@ -199,11 +189,12 @@ class Rows(Sequence[Row]):
             return survey(self.files)
         kinds: dict[str, set[type]] = {}
         count, large = 0, _LARGE
+        keeps_digits = not self.dialect.rounds_large_integers
         for row in self._read():
             count += 1
             for name, value in row.items():
                 kind = type(value)
-                if kind is float and not -large < value < large and not self._reading.like_pandas:
+                if kind is float and keeps_digits and not -large < value < large:
                     self._has_large = True  # it may be an integer whose digits are lost
                 if name in kinds:
                     kinds[name].add(kind)
@@ -220,7 +211,7 @@ class Rows(Sequence[Row]):
     def _agreed(self) -> FileOptions:
         """A column of several csv files is text where it is text in one of them, else numbers where it is so in one."""
         tables = [file for file in self.files if file.suffix in (".csv", ".tsv")]
-        if len(tables) < 2 or self._reading.like_pandas:
+        if len(tables) < 2 or self.dialect.reads_csv_as_pandas:
             return self._reading
         as_text, as_numbers = set(), set()
         for row in (row for file in tables for row in read_file(file, self._reading)):
@@ -343,7 +334,7 @@ def _csv(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
 
 
 def _csv_column(name: str, column: Sequence[str], reading: FileOptions) -> Sequence[Cell]:
-    if reading.like_pandas:
+    if reading.dialect.reads_csv_as_pandas:
         return csv_values_as_pandas(column)
     return csv_texts(column) if name in reading.as_text else csv_values(column, as_numbers=name in reading.as_numbers)
 
@@ -365,7 +356,7 @@ def _csv_lines(file: Path, reading: FileOptions) -> tuple[Sequence[str], list[li
     names = options.get("column_names") or options.get("names")
     if not names:
         names, lines = lines[0] if lines else [], lines[1:]
-        names = column_names_as_pandas(names) if reading.like_pandas else names
+        names = column_names_as_pandas(names) if reading.dialect.reads_csv_as_pandas else names
     elif "header" in options and options["header"] is not None:
         lines = lines[1:]
     twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
@@ -390,7 +381,8 @@ def _parquet(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
     for batch in batches(file):
         with reported_errors(file):
             rows = batch.to_pylist()
-        yield from map(typed, rows) if not reading.like_pandas and needs_typing(batch) else rows
+        is_plain = reading.dialect.keeps_python_objects or not needs_typing(batch)
+        yield from rows if is_plain else map(typed, rows)
 
 
 def file_digest(file: Path) -> str:

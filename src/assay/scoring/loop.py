@@ -237,7 +237,7 @@ class _Adapter:
     def _returned(self, function: ProcessResults, arguments: tuple[Document, list[Answer]]) -> ScoreDict:
         """The rows that `process_results` returns; lm-eval's tasks may return none for some documents."""
         rows = function(*arguments)
-        if self.scorer.overwrites:
+        if self.scorer.task_dialect.leaves_out_missing_scores:
             return dict(rows or {})
         declared = [metric.name for metric in self.scorer.get_metrics(self.filter.name)]
         return returned_rows(

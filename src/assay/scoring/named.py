@@ -226,7 +226,7 @@ class FirstToken(_Matching):
 
     def steps(self) -> tuple[FilterStep, ...]:
         listed = self.config.listed if self.config is not None else None
-        if self._whole or (self.overwrites and listed is None):
+        if self._whole or (listed is None and self.task_dialect.takes_whole_answer_for_first_token):
             return (FilterStep(function="remove_whitespace"),)
         kwargs = {} if listed is None else {"choices": listed.choices, "labels": listed.labels}
         return FilterStep(function="think"), FilterStep(function="choice", kwargs=kwargs)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Never
 
 from assay.config.row_names import row_name_problem
+from assay.dialect import OURS, Dialect
 from assay.errors import Place, SelfExplanatory, some
 from assay.records import (
     Answer,
@@ -301,12 +302,12 @@ class ResultBuilder:
     output_type: str
     has_choices: bool = False
     multiple_targets: bool = False
-    like_lm_eval: bool = False
+    dialect: Dialect = OURS
 
     def result(self, sample: Sample, answers: Answers) -> Result:
         """The result that metrics of this output type take."""
         if self.output_type == GENERATE:
-            any_counts = self.like_lm_eval and self.multiple_targets
+            any_counts = self.multiple_targets and self.dialect.counts_any_right_reference
             return GenResult(sample.doc, self._references(sample, answers[0]), answers[0], any_counts=any_counts)
         if self.output_type == CHOICE:
             choices = sample.choices or ()
@@ -328,7 +329,7 @@ class ResultBuilder:
         """The index of the right choice."""
         choices = sample.choices or ()
         gold = gold_index(sample.gold, choices)
-        if not self.like_lm_eval and is_none_of(gold, choices):
+        if not self.dialect.scores_zero_without_right_choice and is_none_of(gold, choices):
             raise ValueError(f"the right answer, {sample.gold!r:.80}, is none of the {len(choices)} choices")
         return gold
 
@@ -340,9 +341,9 @@ class ResultBuilder:
         elif self.multiple_targets:
             golds = list(gold) if isinstance(gold, list | tuple) else [gold]
             is_text = isinstance(answer[0] if isinstance(answer, list) and answer else answer, str)
-            return (
-                golds if self.like_lm_eval or not is_text else [str(n) if type(n) in (int, float) else n for n in golds]
-            )
+            if not is_text or self.dialect.compares_numbers_with_texts:
+                return golds
+            return [str(gold) if type(gold) in (int, float) else gold for gold in golds]
         one = answer[0] if isinstance(answer, list) and answer else answer
         if one is not None and type(gold) is not type(one):
             gold = type(one)(gold)
@@ -417,7 +418,7 @@ def usable(
     checked: dict[str, Any] = {}
     for key, value in scores.items():
         name = row_name(key)
-        problem = None if rules.lenient else row_name_problem(name)
+        problem = None if rules.dialect.accepts_any_row_name else row_name_problem(name)
         where = f"scoring: {name!r} of filter {filter_name!r}"
         if problem is not None:
             checked[name] = Failed(f"scoring: a row cannot be named {name!r}: {problem[0]} — {problem[1]}")
@@ -435,14 +436,14 @@ def usable(
 
 def _are_plain(scores: Scores, rules: "ScoreRules") -> bool:
     """Whether there is nothing to look at: names that will do, and numbers, as nearly always."""
-    lenient = rules.lenient
+    any_name = rules.dialect.accepts_any_row_name
     for name, value in scores.items():
         kind = type(value)
         if kind is not float and not (kind is int and -(2**53) <= value <= 2**53):
             return False
         if value != value:  # NaN, in less time than math.isnan takes
             return False
-        if type(name) is not str or not (lenient or row_name_problem(name) is None):
+        if type(name) is not str or not (any_name or row_name_problem(name) is None):
             return False
     return True
 
@@ -450,11 +451,11 @@ def _are_plain(scores: Scores, rules: "ScoreRules") -> bool:
 class ScoreRules(NamedTuple):
     """Checks of scores: `is_averaged` says of a row and a filter whether they must be numbers.
 
-    `lenient` rules take every name. NaN is a failure, but for rows of which `takes_nan` says that their aggregation takes it.
+    NaN is a failure, but for rows of which `takes_nan` says that their aggregation takes it.
     """
 
     is_averaged: Callable[[str, str], bool]
-    lenient: bool = False
+    dialect: Dialect = OURS
     takes_nan: Callable[[str, str], bool] = lambda metric, filter_name: False  # noqa: ARG005
 
 

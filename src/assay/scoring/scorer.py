@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.dialect import OURS, Dialect
 from assay.late import late
 from assay.records import (
     Answer,
@@ -159,8 +160,8 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     higher_is_better: bool | None = None  # in its own rows; None where that is unknown
     combines: ClassVar[bool] = False
     """Whether the loop scores with its members, and it computes one score from all of them."""
-    overwrites: bool = False
-    """Whether the later of two scores of one name is taken, as in lm-eval; else neither is."""
+    task_dialect: Dialect = OURS
+    """The rules that its task is scored by; who binds it to a task sets it."""
 
     config: TaskConfig | None
     parents: dict[str, str]
@@ -439,7 +440,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         """Write a value down under its name; of several by name, each under its own."""
         if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
             value = by_name(value, name)
-        if isinstance(value, Mapping) and not value and not self.overwrites:
+        if isinstance(value, Mapping) and not value and not self.task_dialect.leaves_out_missing_scores:
             self._put(scores, {name: Failed(f"scoring: {name!r} returned no value: the mapping is empty")}, name)
         elif isinstance(value, Mapping):
             self._put(scores, value, name)
@@ -448,10 +449,10 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
             self._put(scores, {name: value}, name)
 
     def _put(self, scores: ScoreDict, more: Scores, source: str) -> None:
-        """Add scores; a second score of the same name fails the row, unless later ones win as in lm-eval."""
+        """Add scores; a second score of the same name fails the row, unless the dialect keeps the last."""
         for key, value in more.items():
             name = row_name(key)
-            taken = name in scores and not self.overwrites
+            taken = name in scores and not self.task_dialect.keeps_last_of_equal_rows
             what = f"scoring: {source!r} returns {name!r}, which is the name of another row of this filter"
             scores[name] = Failed(f"{what} — rename one of them") if taken else value
 

@@ -11,7 +11,7 @@ from assay.config.source import digest
 from assay.records import EVERY_ROW, FilterScores, ScoreKey, UserValue
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, Values, known_aggregation, within
 from assay.statistics.calibration import less_bias
-from assay.statistics.estimates import estimate, with_draws
+from assay.statistics.estimates import StderrMethod, estimate, with_draws
 from assay.statistics.influence import SHARE, Estimate, clip_to_bounds
 
 
@@ -129,8 +129,8 @@ class Board:
         aggregation: Callable[[ScoreKey], AggregationOrFunction | None],
         *,
         bootstrap_iters: int,
-        like_lm_eval: bool,
         source: str,
+        stderr: StderrMethod = "influence",
         rows: Iterable[ScoreKey] | None = None,
     ) -> dict[ScoreKey, Estimate]:
         """The number of each row, or of these. A metric without a declared aggregation is averaged. `source` names the data."""
@@ -142,7 +142,7 @@ class Board:
                 list(column.values),
                 column.documents,
                 bootstrap_iters=bootstrap_iters,
-                like_lm_eval=like_lm_eval,
+                stderr=stderr,
                 source=source,
                 metric=row.metric,
             )
@@ -156,25 +156,25 @@ class Board:
         documents: Sequence[int],
         *,
         bootstrap_iters: int,
-        like_lm_eval: bool,
         source: str,
+        stderr: StderrMethod = "influence",
         metric: str = "",
     ) -> Estimate:
         """The number that values of documents give, with its error and its draws."""
         known = known_aggregation(aggregation)
         if isinstance(known, Aggregation) and known.bounds is not None:
             values = clip_to_bounds(values, known.bounds)
-        clusters = None if like_lm_eval or not self.clusters else self._clusters(documents)
+        clusters = None if stderr == "lm-eval" or not self.clusters else self._clusters(documents)
         number = estimate(
             known,
             values,
             bootstrap_iters=bootstrap_iters,
-            like_lm_eval=like_lm_eval,
+            stderr=stderr,
             metric=metric,
             clusters=clusters,
         )
         drawn = with_draws(number, known, values, documents, source, clusters)
-        bias = known.bias if isinstance(known, Aggregation) and not like_lm_eval else None
+        bias = known.bias if isinstance(known, Aggregation) and stderr != "lm-eval" else None
         return less_bias(drawn, bias(values)) if bias is not None and drawn.stderr is not None else drawn
 
     def _clusters(self, documents: Sequence[int]) -> "array[int]":

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ FEW_OF_A_CLASS = 5
 LITTLE_KNOWN = "the number is biased, and its interval too narrow"
 """Of a class with fewer documents little is known: macro F1 of rare classes held the truth in 42 to 89 % of intervals."""
 Integers = npt.NDArray[np.int64]
+StderrMethod = Literal["influence", "lm-eval"]
+"""How standard errors are made: from influence values, else by a rescaled bootstrap; or in closed form for means alone, else by
+lm-eval 0.4.13's bootstrap for its own aggregations. The latter knows no clusters and no biases."""
 
 
 @np.errstate(invalid="ignore")  # inf less inf is NaN, and the reason says so
@@ -33,7 +36,7 @@ def estimate(
     values: Values,
     *,
     bootstrap_iters: int,
-    like_lm_eval: bool,
+    stderr: StderrMethod = "influence",
     metric: str = "",
     clusters: Sequence[int] | None = None,
 ) -> Estimate:
@@ -61,20 +64,20 @@ def estimate(
         endless = sum(isinstance(each, float) and math.isinf(each) for each in values)
         reason = f"{lost} of {n} values are not numbers" if lost else f"{endless} of {n} values are infinite"
         return Estimate(value, None, n, reason if lost or endless else f"{named} returned NaN")
-    if math.isinf(value) and not like_lm_eval:
+    if math.isinf(value) and stderr != "lm-eval":
         return Estimate(value, None, n, "an infinite number has no standard error")
     if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
         return Estimate(value, None, n, "one document has no spread" if n < 2 else "bootstrap_iters is 0")
     draws = n if clusters is None else len(set(clusters))
     if draws < 2:
         return Estimate(value, None, n, "all documents are of one cluster, which has no spread", draws=draws)
-    if like_lm_eval:
-        stderr = _lm_eval_stderr(known, values, min(bootstrap_iters, 100) if metric in SLOW else bootstrap_iters)
+    if stderr == "lm-eval":
+        error = _lm_eval_stderr(known, values, min(bootstrap_iters, 100) if metric in SLOW else bootstrap_iters)
     else:
-        stderr = _stderr(known, values, bootstrap_iters, clusters)
-        if stderr is not None and not math.isfinite(stderr):
+        error = _stderr(known, values, bootstrap_iters, clusters)
+        if error is not None and not math.isfinite(error):
             return Estimate(value, None, n, "infinite values have no spread", draws=draws)
-    return Estimate(value, stderr, n, "" if stderr is not None else f"none is known for {known.name}", draws=draws)
+    return Estimate(value, error, n, "" if error is not None else f"none is known for {known.name}", draws=draws)
 
 
 def with_draws(

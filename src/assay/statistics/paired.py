@@ -378,10 +378,7 @@ def drift(
     clusters: Sequence[int] | None = None,
 ) -> Drift:
     """The change of a number. The values are of the same documents in the same order: they are compared in pairs."""
-    was, now = (
-        estimate(aggregation, values, bootstrap_iters=0, like_lm_eval=False) if len(values) else None
-        for values in (before, after)
-    )
+    was, now = (estimate(aggregation, values, bootstrap_iters=0) if len(values) else None for values in (before, after))
     if was is None or now is None or math.isnan(was) or math.isnan(now):
         return Drift(math.nan, math.nan, len(before), None, "it is not a number")
     plain = Drift(float(was), float(now), len(before))

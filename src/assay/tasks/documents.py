@@ -79,7 +79,7 @@ def open_splits(task: Task, config: TaskConfig, settings: Settings, helpers: Hel
         config,
         folder=data_folder(task),
         data_dir=settings.run.data_dir,
-        as_table=settings.like_lm_eval,
+        dialect=settings.dialect,
         read_run=read_run,
     )
     return Splits(data, helpers.as_dataset)
@@ -211,15 +211,18 @@ def _numbers(n: int, task: str, settings: Settings) -> Sequence[int]:
 def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings) -> Examples:
     """The few-shot examples of a task: their number, pool and choice."""
     shots = config.fewshot_config or FewshotConfig()
-    if number == 0 and not (settings.like_lm_eval and config.process_docs):
-        return Examples()
     # lm-eval prepares the pool in any case, which matters where process_docs draws from the global random numbers
+    prepares_unused = settings.dialect.prepares_unused_examples and config.process_docs
+    if number == 0 and not prepares_unused:
+        return Examples()
     pool, named = _pool(config, shots, splits)
     if number == 0:
         return Examples()
-    if shots.fewshot_indices is not None and not settings.like_lm_eval:  # lm-eval 0.4.13 hands them to no sampler
+    if shots.fewshot_indices is not None and not settings.dialect.ignores_fewshot_indices:
         pool = _picked(pool, shots.fewshot_indices)
-    leaks = LeakPolicy(one_more=named == config.test_split, always=not settings.like_lm_eval)
+    leaks = LeakPolicy(
+        one_more=named == config.test_split, always=not settings.dialect.draws_examples_from_evaluated_split
+    )
     return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.run.fewshot_random_seed, leaks))
 
 

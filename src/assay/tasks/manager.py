@@ -20,16 +20,17 @@ from assay.config.group import GroupConfig
 from assay.config.kinds import KINDS, kind_key
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import FormatConfig, TaskConfig
+from assay.dialect import OURS, Dialect, dialect_of, dialect_of_files
 from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.checks import resolved_kind
 from assay.groups.group import group_type
 from assay.records import Function
 from assay.registry import Table
-from assay.samples.formats import FORMATS, LIKE_LM_EVAL, apply_format, choose_format, format_from_mapping
+from assay.samples.formats import FORMATS, LM_EVALS_GENERATE, apply_format, choose_format, format_from_mapping
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.settings import Resolve
-from assay.tasks.task import Task
+from assay.tasks.task import Task, set_group_rules
 from assay.user_code import UserCodeError, user_code
 
 Config = TypeVar("Config", TaskConfig, GroupConfig)
@@ -51,7 +52,7 @@ class TaskManager:
 
     `include_path` adds folders to those bundled, of an installed lm_eval and of plug-ins (`include_defaults`).
     `metadata` is handed to every task and group; `facts` are what conditions of members speak of.
-    `compat="lm-eval"` reads every folder as leniently as lm-eval's own.
+    `compat` is that of the run: with "lm-eval", every folder is read as lm-eval's own.
     """
 
     def __init__(
@@ -65,9 +66,9 @@ class TaskManager:
     ) -> None:
         if verbosity is not None:
             warnings.warn("`verbosity` has no effect: configure logging instead", DeprecationWarning, stacklevel=2)
-        self.catalog = Catalog(include_path, include_defaults=include_defaults, lenient=compat == "lm-eval")
+        self.catalog = Catalog(include_path, include_defaults=include_defaults, dialect=dialect_of_files(compat))
         self.catalog.facts = facts
-        self._like_lm_eval = compat == "lm-eval"
+        self.compat = compat
         self.metadata = dict(metadata or {})
 
     def __repr__(self) -> str:
@@ -96,7 +97,7 @@ class TaskManager:
 
     @cached_property
     def _formats(self) -> "KnownFormats":
-        return KnownFormats(self.catalog, like_lm_eval=self._like_lm_eval)
+        return KnownFormats(self.catalog, dialect_of(self.compat))
 
     @property
     def formats(self) -> Mapping[str, FormatConfig]:
@@ -270,6 +271,7 @@ class _Builder:
         group = self._new_group(self._kind(config, node), config)
         group.resolve = self.resolve
         group.name, group.fields = meaning.key, node.fields
+        set_group_rules(group, OURS)
         group.skipped = dict(node.skipped)
         group.alias = _alias(meaning, "group_alias") or (
             meaning.key if node.registered else meaning.key.rpartition("::")[2]
@@ -337,9 +339,9 @@ def _markdown(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 class KnownFormats:
     """`whole` can be asked for; `broken` says of the others what is wrong. A format may start from any other."""
 
-    def __init__(self, catalog: Catalog, *, like_lm_eval: bool) -> None:
+    def __init__(self, catalog: Catalog, dialect: Dialect) -> None:
         self._fields: dict[str, Fields] = {}
-        built_in = {"generate": LIKE_LM_EVAL} if like_lm_eval else {}
+        built_in = {"generate": LM_EVALS_GENERATE} if dialect.has_lm_evals_generate_format else {}
         self.whole: MutableMapping[str, FormatConfig] = ChainMap(built_in, FORMATS)
         self.broken: dict[str, list[Problem]] = {}
         for name, entry in sorted(catalog.index.formats.items()):

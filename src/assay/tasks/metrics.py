@@ -8,6 +8,7 @@ from typing import NamedTuple, Never
 
 from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig, NamedMetric
+from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, did_you_mean, library_problem
 from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, names_only
@@ -60,12 +61,12 @@ class MetricBinder:
 
     def __init__(
         self, output_type: str, place: Callable[..., Place], helpers: Helpers, *,
-        lenient: bool, repeats: int = 1, of_text: bool = False,
+        dialect: Dialect = OURS, repeats: int = 1, of_text: bool = False,
     ) -> None:  # fmt: skip
         self.output_type = output_type
         self.place = place
         self.helpers = helpers
-        self.lenient = lenient
+        self.dialect = dialect
         self.repeats = repeats
         self.of_text = of_text
 
@@ -114,7 +115,8 @@ class MetricBinder:
         better = self._better(config, named, declared)
         reductions = self._reductions(config, number)
         known = known_aggregation(aggregation)
-        if self.repeats > 1 and not self.lenient and not (isinstance(known, Aggregation) and known.of_numbers):
+        is_of_numbers = isinstance(known, Aggregation) and known.of_numbers
+        if self.repeats > 1 and not is_of_numbers and not self.dialect.aggregates_repeats_together:
             self._refuse_reductions(named, known, reductions, number)
             aggregation, reductions = over_repeats(known, self.repeats), replace(reductions, plain=by_repeat)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
@@ -133,7 +135,7 @@ class MetricBinder:
 
     def _is_parallel(self, declared: DeclaredMetric | None, named: str) -> bool:
         """Whether the scores of a metric may be computed elsewhere, from references and answers alone."""
-        called_by_lm_eval = self.lenient and named in METRICS.added
+        called_by_lm_eval = named in METRICS.added and self.dialect.calls_metrics_as_lm_eval
         return declared is not None and declared.parallel and self.output_type == GENERATE and not called_by_lm_eval
 
     def _bounds(self, config: MetricConfig, declared: DeclaredMetric | None, number: int) -> Bounds | None:
@@ -164,13 +166,14 @@ class MetricBinder:
             call = self._call(function, kwargs, meaning, number, by_one=by_one)
             return self._called(call, kwargs, named, self._better(config, named, declared))
         if declared is None or self.output_type not in declared.functions or self._from_hub(config):
-            if named == "f1" and self.of_text and not self.lenient:
+            if named == "f1" and self.of_text and not self.dialect.computes_f1_of_texts:
                 fix = "use macro_f1, or f1_by_class with `labels`"
                 raise self._problem(
                     number, "metric", "metric 'f1' is of the classes 0 and 1, and answers are texts", fix
                 )
             # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-            return _Computation(_passed_through if self.lenient else of_answers(pair))
+            passes_all = self.dialect.aggregates_repeats_together
+            return _Computation(_passed_through if passes_all else of_answers(pair))
         if self.output_type == GENERATE and named in METRICS.added:
             self._check_means(named, declared, number)
             call = self._call(declared.functions[GENERATE], kwargs, meaning, number)
@@ -250,7 +253,7 @@ class MetricBinder:
         self._check_means(name, declared, number)
         takes = accepted(function, 2 if self.output_type == GENERATE else 1)
         used = kwargs
-        if self.lenient and self.output_type != GENERATE:
+        if self.output_type != GENERATE and self.dialect.ignores_kwargs_of_likelihoods:
             # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
             used = {key: value for key, value in kwargs.items() if key in takes.named}
         if self._wrong(name, takes, used, number):
@@ -278,7 +281,8 @@ class MetricBinder:
         return lambda each: self.place(number, each or key)
 
     def _wrong(self, name: str, takes: Accepted, kwargs: YAMLMapping, number: int) -> list[Problem]:
-        return METRICS.problems(name, names_only(takes) if self.lenient else takes, kwargs, self._where(number))
+        takes = names_only(takes) if self.dialect.accepts_kwargs_of_other_types else takes
+        return METRICS.problems(name, takes, kwargs, self._where(number))
 
     @staticmethod
     def _refuse(problems: Sequence[Problem]) -> None:
@@ -303,26 +307,27 @@ class MetricBinder:
     ) -> MetricCall:
         """How a user's metric is called, with its parameters checked."""
         try:
-            call = read_call(function, kwargs, lenient=self.lenient)
+            call = read_call(function, kwargs, dialect=self.dialect)
             if self.output_type not in (GENERATE, CHOICE) and not call.pair:
                 raise Unfit(f"{self.output_type} has no answer to compare", "give it one parameter, `result`")
         except Unfit as error:
             what = f"metric {meaning.name!r} cannot be called: {error}"
             raise self._problem(number, "metric", what, error.fix) from None
-        call = call.for_one_reference() if by_one and not self.lenient else call  # lm-eval itself gives one at a time
-        if not (call.pair and self.lenient):  # lm-eval calls these without parameters
+        if by_one and not self.dialect.calls_metrics_as_lm_eval:  # lm-eval itself gives one at a time
+            call = call.for_one_reference()
+        if not (call.pair and self.dialect.ignores_kwargs_of_pairs):  # lm-eval calls these without parameters
             self._refuse(self._wrong(meaning.name, call.takes, kwargs, number))
         return call
 
     def _called(self, call: MetricCall, kwargs: YAMLMapping, named: str, better: bool | None) -> "_Computation":
-        if call.pair and (self.lenient or self.output_type != GENERATE):
+        if call.pair and (self.output_type != GENERATE or self.dialect.ignores_kwargs_of_pairs):
             kwargs = {key: value for key, value in kwargs.items() if key in call.takes.named}
         if call.pair and self.output_type != GENERATE:
             return _Computation(partial(call.function, **kwargs))
-        if self.lenient and call.is_called_by_lm_eval:
-            return _Computation(call.like_lm_eval(kwargs, named, higher_is_better=better))
+        if self.dialect.calls_metrics_as_lm_eval and call.is_called_by_lm_eval:
+            return _Computation(call.by_each_reference(kwargs, named, higher_is_better=better))
         compute = call.computing(kwargs, named, higher_is_better=better)
-        in_order = call.sees_references and not self.lenient
+        in_order = call.sees_references and not self.dialect.calls_metrics_as_lm_eval
         return _Computation(of_choice(compute) if self.output_type == CHOICE else compute, sees_references=in_order)
 
     def _aggregation(

@@ -6,6 +6,7 @@ from inspect import signature
 
 from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
+from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, SelfExplanatory, did_you_mean
 from assay.groups.checks import MemberAnswers, group_problems, ready_group
 from assay.groups.group import Group, TaskT
@@ -15,7 +16,7 @@ from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
 from assay.scoring.metrics.table import METRICS
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Resolve
-from assay.tasks.task import Task
+from assay.tasks.task import Task, set_group_rules
 from assay.user_code import user_code
 
 SMALL_LIMIT = 512
@@ -117,12 +118,13 @@ def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> No
                     raise ConfigError([Problem(Place(f"model_role.{role}"), what, "choose another model")])
 
 
-def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], resolve: Resolve, *, lenient: bool) -> None:
+def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], resolve: Resolve, dialect: Dialect) -> None:
     """Give every group what computes its numbers, and refuse what cannot be computed; all problems at once."""
     known = {task.task.name: MemberAnswers(task.rows(), task.answers(), task.repeats) for task in tasks}
     problems: list[Problem] = []
     for group in groups:
-        wrong = group_problems(group, resolve, known, lenient=lenient)
+        set_group_rules(group, dialect)
+        wrong = group_problems(group, resolve, known)
         problems += wrong
         if not wrong:
             ready_group(group, resolve)

@@ -76,7 +76,7 @@ from assay.tasks.prompt_checks import (
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, Settings, generation_params, preserved_random, resolved
-from assay.tasks.task import Task
+from assay.tasks.task import Task, task_dialect
 from assay.tasks.task_methods import typed
 
 LOOKED_AT = 3
@@ -122,6 +122,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     check_clusters(task, docs)
     check_columns(task, docs, scored)
     columns = columns_of(docs)
+    dialect = task_dialect(task, settings.run.compat)
     check_prompts(task, config, columns, settings)
     prompter = Prompter(
         config,
@@ -129,14 +130,12 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         shots,
         settings.chat,
         fits=_fitting(config, settings),
-        strict=not settings.like_lm_eval,
-        separates_system=not settings.like_lm_eval and not any(task.fields.origin(key).lenient for key in task.fields),
+        dialect=dialect,
     )
     first = _look_at_first(task, prompter, docs, settings)
     prompter.multiple_inputs = first.multiple_inputs
-    has_targets = isinstance(first.target, list) and not (
-        settings.like_lm_eval and not first.target
-    )  # lm-eval: len([]) is 0
+    is_one_target = not first.target and dialect.takes_empty_target_list_for_one_target
+    has_targets = isinstance(first.target, list) and not is_one_target
     check_targets(task, config, columns, settings, first.choices)
     scored = replace(scored, reading=scored.reading.but(multiple_targets=has_targets or config.multiple_targets))
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
@@ -194,9 +193,9 @@ def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     """The configuration under what the run says to every task."""
     config = typed(config)
     number = config.num_fewshot
-    if settings.run.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
+    if settings.run.num_fewshot is not None and not (number == 0 and settings.dialect.zero_shots_block_num_fewshot):
         number = settings.run.num_fewshot
-    if config.output_type == ROLLING and not settings.like_lm_eval:  # a whole text has no examples before it
+    if config.output_type == ROLLING and not settings.dialect.counts_shots_of_rolling_tasks:  # a whole text has none
         number = 0
     repeats = (
         settings.run.repeats if settings.run.repeats is not None and config.output_type == GENERATE else config.repeats
@@ -250,8 +249,7 @@ class PreparedTask:
     note: Problem | None = None
 
     def __post_init__(self) -> None:
-        self.selected_only = self.settings.like_lm_eval
-        """Whether examples are drawn for the selected documents alone, as lm-eval does."""
+        self.dialect = task_dialect(self.task, self.settings.run.compat)
         self._check_scores()
 
     @cached_property
@@ -298,7 +296,7 @@ class PreparedTask:
     def samples(self) -> Iterator[Sample]:
         """Yield the samples. Examples are drawn for all documents, also for those of other shards and those that are not
         asked about, so that prompts are those of a full run."""
-        return self._samples(whole=self.draws and not self.selected_only)
+        return self._samples(whole=self.draws and not self.dialect.draws_examples_for_selection_alone)
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.prompter.restart()
@@ -446,14 +444,13 @@ class PreparedTask:
 
         @cache
         def takes_nan(metric: str, filter_name: str) -> bool:
-            """As lm-eval, whose mean of NaN is NaN; an aggregation that is made for it, and one of the user's."""
+            """An aggregation that is made for NaN, and one of the user's; in lm-eval, where the mean of NaN is NaN, all."""
             aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-            if self.settings.like_lm_eval or not isinstance(aggregation, Aggregation):
+            if self.dialect.scores_nan or not isinstance(aggregation, Aggregation):
                 return True
             return aggregation.name in ("nanmean", BYPASS)
 
-        lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
-        self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, lenient, takes_nan))
+        self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, self.dialect, takes_nan))
 
     def rows(self) -> frozenset[ScoreKey] | None:
         return known_rows(self.scoring)
@@ -517,8 +514,9 @@ class PreparedTask:
             if first and all(sample.problem for sample in first):
                 bare._refuse_unaskable()
         check_reference_order(self._metrics(), self._several_references)
-        own = self.config.process_results is not None or self.settings.run.predict_only or self.settings.like_lm_eval
-        if self.config.output_type == CHOICE and not own:
+        is_scored_otherwise = self.config.process_results is not None or self.settings.run.predict_only
+        is_scored_otherwise = is_scored_otherwise or self.dialect.scores_zero_without_right_choice
+        if self.config.output_type == CHOICE and not is_scored_otherwise:
             check_right_choices(self.task, self.scoring.reading, [sample for sample in first if not sample.problem])
         self.note = self.equal_prompts()
         if self.note is not None and self.note.serious:
@@ -541,12 +539,12 @@ class PreparedTask:
 
     def equal_prompts(self) -> Problem | None:
         """Whether every document is asked the same, examples aside."""
-        if self.settings.like_lm_eval or len(self.docs) < 2:
+        if len(self.docs) < 2 or self.dialect.keeps_one_random_stream:  # of which looking ahead would draw
             return None
         with preserved_random():
             prompter = replace(self.prompter, chat=Chat(), fits=None, examples=Examples())
             bare = replace(self, prompter=prompter, config=replace(self.config, repeats=1))
-            return equal_prompts(self.task, bare._all_samples())
+            return equal_prompts(self.task, bare._all_samples(), self.dialect)
 
     def _all_samples(self) -> Iterator[Sample]:
         """Samples of all documents, whichever the run selects; those that cannot be asked are left out."""

@@ -16,6 +16,7 @@ from typing import Any
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
 from assay.config.task import TaskConfig
+from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, nearest, placed_error
 from assay.records import Function, Sample
 from assay.registry import read_signature
@@ -25,7 +26,7 @@ from assay.samples.prompt import InvalidTemplate, RenderError, Row, UndefinedVar
 from assay.samples.variables import required_variables
 from assay.scoring.results import ResultBuilder
 from assay.tasks.settings import Settings
-from assay.tasks.task import Task, is_lenient_task
+from assay.tasks.task import Task, task_dialect
 
 Slip = tuple[str, str]
 """A problem and its fix."""
@@ -109,12 +110,11 @@ def explained(task: Task, error: RenderError, docs: Iterable[Row], columns: Coll
 
 def unaskable(task: Task, error: RenderError, docs: Split, settings: Settings) -> Exception:
     """The error about documents that cannot be asked: a column that none of them has is a mistake in the file."""
-    if settings.like_lm_eval:
-        return error
     problem = explained(task, error, docs, columns_of(docs))
     if isinstance(error, TooFewExamples) and settings.run.num_fewshot is not None:
         problem = replace(problem, place=Place("--num_fewshot"))
-    if not is_lenient_task(task) and is_everywhere_undefined(error, islice(docs, LOOKED_FURTHER)):
+    breaks_alone = task_dialect(task, settings.run.compat).breaks_unaskable_tasks
+    if not breaks_alone and is_everywhere_undefined(error, islice(docs, LOOKED_FURTHER)):
         return ConfigError([problem])
     return placed_error(RenderError, problem)
 
@@ -173,7 +173,7 @@ def _texts(value: YAMLValue, path: tuple[str | int, ...]) -> Iterator[tuple[tupl
             yield from _texts(inner, (*path, number))
 
 
-def equal_prompts(task: Task, samples: Iterable[Sample]) -> Problem | None:
+def equal_prompts(task: Task, samples: Iterable[Sample], dialect: Dialect) -> Problem | None:
     """Whether all documents are asked the same: two or more with equal prompts and choices."""
     first: Sample | None = None
     count = size = 0
@@ -187,7 +187,7 @@ def equal_prompts(task: Task, samples: Iterable[Sample]) -> Problem | None:
         return None
     what = f"all {count} documents are asked the same: their prompts and choices are equal"
     fix = "name a column in doc_to_text; to ask one question several times, write `repeats`"
-    return Problem(_place(task, ("doc_to_text",)), what, fix, serious=not is_lenient_task(task))
+    return Problem(_place(task, ("doc_to_text",)), what, fix, serious=not dialect.accepts_equal_prompts)
 
 
 CALLED: Mapping[str, Sequence[str]] = {
@@ -236,12 +236,12 @@ def _place(task: Task, path: Sequence[str]) -> Place:
 
 
 def _paths(task: Task, config: TaskConfig, keys: Sequence[str], settings: Settings) -> Iterator[tuple[str, ...]]:
-    """The fields to look at: the task's, and those of its examples; none that is read as lm-eval reads it."""
-    if settings.like_lm_eval:
+    """The fields to look at: the task's, and those of its examples; none that is sent as it is written."""
+    if settings.dialect.sends_mistakes_as_written:
         return
     tops = [(key,) for key in keys] + [("fewshot_config", key) for key in keys if config.num_fewshot]
     for path in tops:
-        if path[0] not in task.fields or not task.fields.origin(path[0]).lenient:
+        if path[0] not in task.fields or not task.fields.origin(path[0]).dialect.sends_mistakes_as_written:
             yield path
 
 

@@ -11,7 +11,7 @@ from assay.scoring.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings, resolved
-from assay.tasks.task import Task
+from assay.tasks.task import Task, task_dialect
 
 
 class TaskFacts(NamedTuple):
@@ -67,7 +67,7 @@ def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, facts: Tas
     config = with_settings(resolved(task.config, helpers.resolve), settings)
     shots = facts.num_fewshot if facts.num_fewshot is not None else config.num_fewshot
     config = replace(config, repeats=facts.repeats, num_fewshot=shots)
-    prompter = Prompter(config, tuple(facts.first or facts.columns), strict=not settings.like_lm_eval)
+    prompter = Prompter(config, tuple(facts.first or facts.columns), dialect=task_dialect(task, settings.run.compat))
     multiple = facts.multiple_targets or config.multiple_targets
     if facts.first is not None:
         prompter.multiple_inputs = has_multiple_inputs(config, prompter, facts.first)

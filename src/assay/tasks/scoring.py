@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Never, TypeVar
 from assay.catalog.functions import module_file
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
+from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, ScoreKey, UserValue
 from assay.samples.prompt import written_choices
@@ -39,7 +40,7 @@ from assay.scoring.scorer import (
 )
 from assay.tasks.metrics import MetricBinder, bound_reductions
 from assay.tasks.settings import Helpers, Settings, resolved
-from assay.tasks.task import Task
+from assay.tasks.task import Task, task_dialect
 from assay.tasks.task_methods import own_task, with_methods
 from assay.user_code import call_user_code
 
@@ -63,23 +64,25 @@ class BoundFilter(NamedTuple):
 def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> ScoringLoop:
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
     process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
-    lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
+    dialect = task_dialect(task, settings.run.compat)
     config = with_own_scorers(task, config, helpers)
     whole, unmade = _whole_scorer(task, replace(config, process_results=process))
     with_reductions(whole, config.scorer, config, placer(task, "scorer"))
-    whole.overwrites = lenient
+    whole.task_dialect = dialect
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
-    making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
+    making = _Making(task, config, settings, helpers, whole, process is not None, dialect)
     making.problems += unmade
-    filters = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
+    numbered = _last_of_equal_names(entries) if dialect.keeps_last_of_equal_rows else enumerate(entries)
+    filters = [making.filter(number, entry) for number, entry in numbered]
     if making.problems:
         raise ConfigError(dict.fromkeys(making.problems))  # filters without metrics share those of the task
     pipelines = [(pipeline, bound.scorer) for pipeline, bound in filter(None, filters)]
-    if not lenient:
-        _check_computed(task, config, [bound for _, bound in filter(None, filters)], processes=process is not None)
-        check_rows([bound for _, bound in filter(None, filters)])
+    bound_filters = [bound for _, bound in filter(None, filters)]
+    if not dialect.accepts_what_is_not_computed:
+        _check_computed(task, config, bound_filters, processes=process is not None)
+    check_rows(bound_filters, dialect)
     _check_filters(task, pipelines)
-    reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
+    reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, dialect=dialect)
     own = own_task(task, config, helpers)
     adapt = partial(with_methods, own, False) if own is not None else None
     guard: GuardedCall = call_user_code if own is None and _is_arithmetic(config.output_type, pipelines) else timed_call
@@ -128,7 +131,7 @@ class _Making:
     helpers: Helpers
     whole: Scorer
     processes: bool
-    lenient: bool
+    dialect: Dialect
     problems: list[Problem] = field(default_factory=list)
 
     def filter(self, number: int, entry: FilterConfig) -> tuple[Pipeline, BoundFilter] | None:
@@ -136,7 +139,8 @@ class _Making:
         config, processes = self.config, self.processes
         at = placer(self.task, "filter_list", number, "filter")
         named_filters = bool(config.filter_list)
-        of_text = "" if config.output_type == GENERATE or processes or self.lenient else text_step(entry)
+        reads_any = config.output_type == GENERATE or processes or self.dialect.applies_text_filters_to_likelihoods
+        of_text = "" if reads_any else text_step(entry)
         if of_text:
             what = f"filter {of_text!r} reads text, and the answers of {config.output_type} are log-likelihoods"
             self.problems.append(Problem(at(), what, "remove it, or let the model write: output_type: generate_until"))
@@ -148,7 +152,7 @@ class _Making:
         places = _metric_placer(self.task, entry, number)
         binder = MetricBinder(
             config.output_type, places, self.helpers,
-            lenient=self.lenient, repeats=config.repeats, of_text=leaves_text(entry),
+            dialect=self.dialect, repeats=config.repeats, of_text=leaves_text(entry),
         )  # fmt: skip
         declared = (
             entry.metric_list or None,
@@ -161,8 +165,8 @@ class _Making:
         bound = self._tried(lambda: binder.bind(own, processed=processes or self.settings.run.predict_only))
         if pipeline is None or scorer is None or bound is None:
             return None
-        bound = last_of_each(bound) if self.lenient else bound
-        scorer.overwrites = self.lenient
+        bound = last_of_each(bound) if self.dialect.keeps_last_of_equal_rows else bound
+        scorer.task_dialect = self.dialect
         reductions = (*(metric.reductions for metric in bound), scorer.own_reductions)
         if pipeline.single and any(each.least > 1 for each in reductions):
             what = "the filter leaves one answer, and a reduction of its metrics needs more"
@@ -176,7 +180,7 @@ class _Making:
     @property
     def _scores_repeats(self) -> bool:
         """Whether all repeats are scored where no filter is named: lm-eval, and its `process_results`, see the first."""
-        left_out = self.lenient or self.processes or self.settings.run.predict_only
+        left_out = self.dialect.scores_first_repeat or self.processes or self.settings.run.predict_only
         return self.config.output_type == GENERATE and self.config.repeats > 1 and not left_out
 
     def _scorer(self, number: int, entry: FilterConfig) -> Scorer:
@@ -294,11 +298,12 @@ def answers_of(entry: FilterConfig, repeats: int) -> int | None:
 
 def _unscored(config: TaskConfig, settings: Settings) -> Callable[[Any, list[Any]], Mapping[str, None]]:
     """Counts documents that are asked and not scored; lm-eval counts those that generate alone."""
-    counted = {BYPASS: None} if config.output_type == GENERATE or not settings.like_lm_eval else {}
+    is_counted = config.output_type == GENERATE or not settings.dialect.counts_only_generated_predictions
+    counted = {BYPASS: None} if is_counted else {}
     return lambda doc, results: counted  # noqa: ARG005  # the shape of process_results
 
 
-def _different(entries: Sequence[FilterConfig]) -> Sequence[tuple[int, FilterConfig]]:
+def _last_of_equal_names(entries: Sequence[FilterConfig]) -> Sequence[tuple[int, FilterConfig]]:
     """Filters of different names, with their numbers: of two with one name the later, as in lm-eval."""
     return list({entry.name: (number, entry) for number, entry in enumerate(entries)}.values())
 
@@ -375,7 +380,6 @@ def bind_by_itself(scorer: Scorer, filter_name: str) -> None:
             config.output_type if config is not None else scorer.output_types[0],
             lambda *steps: Place(f"scorer {scorer.name!r}, metric_list{list(steps)}"),
             ALONE,
-            lenient=False,
             repeats=config.repeats if config is not None else 1,
         )
         chosen = binder.bind(resolved(chosen, ALONE.resolve), processed=isinstance(scorer, ProcessResultsScorer))
@@ -386,7 +390,7 @@ def bind_chosen(scorer: Scorer, metric: MetricConfig) -> Metric:
     """A metric that a scorer of the user's chooses itself, in its `get_metrics`."""
     output_type = scorer.config.output_type if scorer.config is not None else scorer.output_types[0]
     place = Place(f"get_metrics of scorer {scorer.name!r}")
-    [bound] = MetricBinder(output_type, lambda *_: place, ALONE, lenient=False).bind(
+    [bound] = MetricBinder(output_type, lambda *_: place, ALONE).bind(
         (resolved(metric, ALONE.resolve),), processed=False
     )
     return bound
@@ -402,7 +406,7 @@ def metric_function(config: MetricConfig) -> Callable[..., Any]:
         if kind == LIKELIHOOD and LIKELIHOOD not in getattr(METRICS.get(str(plain.name)), "functions", {LIKELIHOOD}):
             kind = ROLLING
         if kind not in bound:
-            binder = MetricBinder(kind, lambda *_: Place(f"metric {config.name!r}"), ALONE, lenient=False)
+            binder = MetricBinder(kind, lambda *_: Place(f"metric {config.name!r}"), ALONE)
             [bound[kind]] = binder.bind((plain,), processed=False)
         return bound[kind].fn(result, **arguments)
 
@@ -484,15 +488,16 @@ def _is_text(node: ast.expr, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
 
-def check_rows(filters: Sequence[BoundFilter]) -> None:
-    """Refuse filters and rows with the same name, all of them at once."""
-    problems = [
-        *_doubled(((each.name, each.at) for each in filters), "filter"),
-        *(Problem(each.at, f"a filter cannot be named {each.name!r}: {wrong[0]}", wrong[1])
-          for each in filters if (wrong := filter_name_problem(each.name)) is not None),
-        *(problem for each in filters for problem in _row_problems(each)),
-        *_directions(filters),
-    ]  # fmt: skip
+def check_rows(filters: Sequence[BoundFilter], dialect: Dialect) -> None:
+    """Refuse filters and rows with equal names, with names that results read otherwise, and of two directions, all at once."""
+    problems: list[Problem] = []
+    if not dialect.keeps_last_of_equal_rows:
+        problems += _doubled([(bound.name, bound.at) for bound in filters], "filter")
+        problems += [problem for bound in filters for problem in _doubled(_rows(bound), "row")]
+    if not dialect.accepts_any_row_name:
+        problems += [problem for bound in filters for problem in _name_problems(bound)]
+    if not dialect.accepts_two_directions:
+        problems += _directions(filters)
     if problems:
         raise ConfigError(problems)
 
@@ -502,10 +507,12 @@ def last_of_each(metrics: Iterable[Metric]) -> list[Metric]:
     return list({metric.name: metric for metric in metrics}.values())
 
 
-def _row_problems(bound: BoundFilter) -> Iterator[Problem]:
-    rows = list(_rows(bound))
-    yield from _doubled(rows, "row")
-    for name, place in rows:
+def _name_problems(bound: BoundFilter) -> Iterator[Problem]:
+    """Names of a filter and its rows that results would read otherwise."""
+    wrong = filter_name_problem(bound.name)
+    if wrong is not None:
+        yield Problem(bound.at, f"a filter cannot be named {bound.name!r}: {wrong[0]}", wrong[1])
+    for name, place in _rows(bound):
         wrong = row_name_problem(name)
         if wrong is not None:
             yield Problem(place, f"a row cannot be named {name!r}: {wrong[0]}", wrong[1])

@@ -11,6 +11,7 @@ import numpy as np
 
 from assay.config.run import RunConfig
 from assay.config.task import GenerationParams
+from assay.dialect import Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
@@ -105,12 +106,9 @@ class Settings:
     """Whether prompts fit the model, with so many tokens to come; where it is given, examples are dropped until they do."""
 
     @property
-    def like_lm_eval(self) -> bool:
-        return self.run.compat == "lm-eval"
-
-    @property
-    def like_sygra(self) -> bool:
-        return self.run.compat == "sygra"
+    def dialect(self) -> Dialect:
+        """The rules that `--compat` asks for, whatever files the tasks come from: those of a task are `task_dialect`."""
+        return dialect_of(self.run.compat)
 
 
 T = TypeVar("T")

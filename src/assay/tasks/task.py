@@ -1,16 +1,20 @@
 """A task: its configuration, where it belongs, and how it scores instances that it is handed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
+from assay.config.group import GroupRules
 from assay.config.kinds import KINDS, Definition, kind_key
 from assay.config.option import YAMLMapping, yaml_keys
 from assay.config.task import MEDIA, TaskConfig, media_problem, unsent_media
+from assay.dialect import Dialect, dialect_of, join
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
+from assay.groups.group import TaskT
 from assay.records import Function, MetricValue
 from assay.scoring.results import Instance, Metric, StepInput, sort_instances
 
@@ -24,9 +28,26 @@ InstanceScores = dict[tuple[str, str], list[Any]]
 """By metric and filter, the scores of documents in their order: a number, a list of several answers', or a failure."""
 
 
-def is_lenient_task(task: "Task") -> bool:
-    """Whether a task, or a part of it, is read as lm-eval reads its own files."""
-    return any(task.fields.origin(key).lenient for key in task.fields)
+def task_dialect(task: "Task", compat: str | None) -> Dialect:
+    """Return the rules that a task is read and scored by in a run with this `--compat`."""
+    return join(dialect_of(compat), task.fields.dialect)
+
+
+def set_group_rules(group: Group[TaskT], dialect: Dialect) -> None:
+    """Write into a group's configuration how its numbers are computed, by the dialect of the run and that of the group's file."""
+    dialect = join(dialect, group.fields.dialect)
+    entries = group.config.aggregate_metric_list or ()
+    own_code = group.computes_own_numbers or group.config.group_scorer is not None
+    # lm-eval has means alone: what else a group computes is computed as always
+    is_lm_evals = not own_code and all(entry.aggregation == "mean" for entry in entries)
+    rules = GroupRules(
+        missing="skip" if dialect.drops_members_without_metric else "error",
+        row_names="any" if dialect.accepts_any_row_name else "checked",
+        equal_rows="last" if dialect.keeps_last_of_equal_rows else "error",
+        means="pooled" if dialect.averages_groups_as_lm_eval and is_lm_evals else "exact",
+    )
+    if rules != group.config.rules:  # another configuration makes another aggregator, and a user may hold this one
+        group.config = replace(group.config, rules=rules)
 
 
 def not_a_task_class(task: "Task") -> Problem:

@@ -51,7 +51,7 @@ from assay.tasks.prompt_checks import (
 )
 from assay.tasks.scoring import answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
-from assay.tasks.task import Task, class_place, is_lenient_task, not_a_task_class
+from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
 from assay.user_code import UserCodeError, user_code
 
 FindMetric = Callable[[str], UserFunction | None]
@@ -116,7 +116,7 @@ def validate(
     resolve = _unloaded if code is None else code.helpers.resolve
     for group in loaded["groups"].values():
         missing = [problem for problem in map(check_function, functions_in(group.config)) if problem is not None]
-        problems += missing or group_problems(group, resolve, known, lenient=False)
+        problems += missing or group_problems(group, resolve, known)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
@@ -166,7 +166,7 @@ def _check(task: Task, checks: _Checks) -> list[Problem]:
 def _check_task(task: Task, checks: _Checks) -> Iterator[Problem]:
     """Yield the problems that a task shows without a model."""
     if task.unsent is not None:
-        yield replace(task.unsent, serious=not is_lenient_task(task))
+        yield replace(task.unsent, serious=not task.fields.dialect.notes_what_cannot_run)
     functions = list(functions_in(dict(task.fields)))
     broken = [problem for problem in map(check_function, functions) if problem is not None]
     yield from broken
@@ -241,10 +241,10 @@ def _check_format(format: FormatConfig, place: Place) -> Iterator[Problem]:
 def _check_data(task: Task) -> Iterator[Problem]:
     """Whether a task says where its data is, and whether files it names are there."""
     config, fields = task.config, task.fields
-    lenient = is_lenient_task(task)
+    serious = not fields.dialect.notes_what_cannot_run
     if config.dataset_path is None and config.custom_dataset is None and config.class_ is None:
         what, fix = f"task {task.name!r} names no data", "add dataset_path"
-        yield Problem(fields.place("task"), what, fix, serious=not lenient)
+        yield Problem(fields.place("task"), what, fix, serious=serious)
     files: Any = (config.dataset_kwargs or {}).get("data_files")
     if config.dataset_path not in FILE_READERS or files is None:
         return
@@ -254,14 +254,14 @@ def _check_data(task: Task) -> Iterator[Problem]:
         paths = written if isinstance(written, list | tuple) else [written]
         if not isinstance(split, str) or not all(isinstance(path, str) for path in paths):
             what = f"data_files: {split!r} must be the name of a split, with a file or a list of files"
-            yield Problem(place, what, "write `data_files: {test: file.jsonl}`", serious=not lenient)
+            yield Problem(place, what, "write `data_files: {test: file.jsonl}`", serious=serious)
             continue
         for path in paths:
             try:
                 if not path.startswith(("hf://", "http://", "https://")):
                     find_files(path, folder, None)
             except DataError as error:
-                yield Problem(place, str(error), "put the file there, or correct its name", serious=not lenient)
+                yield Problem(place, str(error), "put the file there, or correct its name", serious=serious)
 
 
 class _AnyCallable:
@@ -363,7 +363,8 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
     yield from (each for problem in problems if (each := _unless_registered(problem, known)) is not None)
     if is_whole and (checks.code is None or not any(problem.serious for problem in problems)):
         shown = _check_documents(task, scored, helpers, checks)
-        yield from (replace(each, serious=each.serious and not is_lenient_task(task)) for each in shown)
+        notes = task.fields.dialect.notes_what_cannot_run
+        yield from (replace(problem, serious=problem.serious and not notes) for problem in shown)
 
 
 def _selections(task: Task, config: TaskConfig) -> Iterator[Problem]:
@@ -432,7 +433,7 @@ def _check_shown(task: Task, config: TaskConfig, docs: Split, settings: Settings
     if scored is not None:
         check_columns(task, docs, scored)
     check_prompts(task, config, columns, settings)
-    prompter = Prompter(config, columns, strict=not settings.like_lm_eval)
+    prompter = Prompter(config, columns, dialect=task_dialect(task, settings.run.compat))
     problem: RenderError | None = None
     for doc in islice(docs, LOOKED_FURTHER):
         try:

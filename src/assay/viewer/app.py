@@ -40,7 +40,8 @@ from assay.number_text import (
     format_money,
     format_trimmed,
 )
-from assay.report.plots import STYLE, Interval, interval_bar
+from assay.report.charts import Point, draw_bar
+from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.table import error_factor, is_logarithmic
 from assay.runs.run import ResultRow
 from assay.version import __version__
@@ -111,7 +112,7 @@ def make_app(folder: Path, host: str = "127.0.0.1", labeller: str = "") -> Reque
         Route("/samples.{kind}", viewer.download, methods=["GET"]),
         Route("/filter", viewer.filter, methods=["GET"]),
         Route("/events", viewer.events, methods=["GET"]),
-        Route("/static/plots.css", lambda _: Response(STYLE, media_type="text/css"), methods=["GET"]),
+        Route("/static/charts.css", lambda _: Response(STYLE, media_type="text/css"), methods=["GET"]),
         Route("/static/{name}", static_file, methods=["GET"]),
     ]
     routes += [Route(path, make, methods=["GET"]) for path, make in many_runs_files(viewer.library).items()]
@@ -316,7 +317,7 @@ def template_environment() -> jinja2.Environment:
     )  # fmt: skip
     environment.filters |= {
         "number": format_decimal, "error": format_error, "end": format_end, "count": format_count,
-        "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable, "rendered": rendered,
+        "duration": format_duration, "when": format_time, "svg": embedded_svg, "breakable": breakable, "rendered": rendered,
         "clock": format_clock, "short": format_trimmed, "money": format_money,
     }  # fmt: skip
     environment.globals |= {
@@ -338,11 +339,16 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"(?<=[_+/])(?=.)", "<wbr>", str(escape(name))))
 
 
+def embedded_svg(drawing: Drawing) -> Markup:
+    """Write a drawing as a part of a page."""
+    return Markup(as_svg(drawing, embedded=True))
+
+
 def bar(number: ResultRow) -> Markup:
     """Draw the bar of a number; empty where it is not a share."""
     if not number.is_share or number.value is None:
         return Markup("")
-    return Markup(interval_bar(Interval(number.metric, number.value, number.low, number.high)))
+    return embedded_svg(draw_bar(number.metric, Point(0, number.value, number.low, number.high)))
 
 
 def format_error(number: ResultRow) -> str:

@@ -16,7 +16,7 @@ from assay.comparison.comparison import Comparison, Flip
 from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
 from assay.report.index import run_stamp
-from assay.report.plots import difference_intervals, forest
+from assay.report.pictures import draw_differences, share_differences
 from assay.report.reading import RunSummary
 from assay.runs.folder import SCORED, refuse_links_outside
 from assay.viewer.library import RunLibrary
@@ -110,7 +110,10 @@ def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: Query
         }
     except AssayError as error:
         return {**page, "problem": "\n".join(str(problem) for problem in error.problems)}
-    plots = {number: forest(difference_intervals(comparison, number)) for number in range(1, len(runs))}
+    panels = {number: share_differences(comparison, number) for number in range(1, len(runs))}
+    plots = {
+        number: draw_differences(comparison, panel, number) if panel.rows else None for number, panel in panels.items()
+    }
     shown = round_robin(comparison.flips, MAX_FLIPS)
     return {
         **page, "comparison": comparison, "plots": plots, "flips": list_flips(shown, names, different_prompts=different),

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.config.row_names import row_key
-from assay.report.plots import Bin, Interval
+from assay.report.charts import Bin
+from assay.report.document import Slice
 from assay.statistics.influence import SHARE, Bounds, Estimate, Spread, clip_to_bounds, with_pseudo_documents
 from assay.viewer.samples import SOURCE, Samples, quoted
 
@@ -31,7 +32,7 @@ def score_bins(samples: Samples) -> list[Bin]:
     return [Bin(low + at * width, low + (at + 1) * width, counts.get(at, 0)) for at in range(MAX_BINS)]
 
 
-def slice_intervals(samples: Samples, column: str) -> list[Interval]:
+def score_slices(samples: Samples, column: str) -> list[Slice]:
     """The mean score by value of a column, the largest slices first; numbers that hardly repeat are cut into fifths."""
     if samples.metric not in samples.scores or column not in (*samples.document_columns(), *more_columns(samples)):
         return []
@@ -49,7 +50,7 @@ def slice_intervals(samples: Samples, column: str) -> list[Interval]:
         within = f"select min(part), max(part), {summed} from ({fifths}) group by fifth order by 1"
         binned = samples.database.rows(within, [*own, samples.file])
         rows = [(f"{low:g} … {high:g}", *rest) for low, high, *rest in binned] or rows
-    return [slice_of(str(name), summary, samples.scale) for name, *summary in rows]
+    return [Slice(str(name), slice_score(summary, samples.scale)) for name, *summary in rows]
 
 
 def more_columns(samples: Samples) -> list[str]:
@@ -65,8 +66,8 @@ def _column(samples: Samples, column: str) -> str:
     return f"doc.{column}" if column in samples.document_columns() else column
 
 
-def slice_of(name: str, summary: Sequence[Any], scale: Bounds | None) -> Interval:
-    """A slice of the samples: their mean, with the interval of a task made of these samples alone."""
+def slice_score(summary: Sequence[Any], scale: Bounds | None) -> Estimate:
+    """The score of a slice of the samples: their mean, with the interval of a task made of these samples alone."""
     count, mean, deviation, kurtosis, least, most, is_right_or_wrong, *_ = summary
     if scale is not None:
         least, most = clip_to_bounds([least, most], scale)
@@ -78,7 +79,7 @@ def slice_of(name: str, summary: Sequence[Any], scale: Bounds | None) -> Interva
         carriers = (count / (kurtosis + 3) if kurtosis is not None else float(count)) if error else 0.0
         spread = with_pseudo_documents(Spread(error**2, count - 1.0, mean), float(count), carriers, bounds)
         number = number.but(spread=spread)
-    return Interval(name, mean, number.low, number.high, f"n {count:,}")
+    return number
 
 
 def value_count(samples: Samples, column: str) -> int:

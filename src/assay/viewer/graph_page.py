@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from assay.models.servers.server_model import Price
 from assay.number_text import format_money
 from assay.records import Usage
+from assay.report.drawing import Drawing
 from assay.report.graph_drawing import draw_graph, graph_nodes_and_edges
 from assay.report.reading import RunSummary
 from assay.viewer.pages import MissingPage
@@ -33,7 +34,7 @@ class NodeVisits(NamedTuple):
 
 def graph_view(
     run: RunSummary, task: str, samples: Samples | None, database: Database
-) -> tuple[str, list[NodeVisits], int]:
+) -> tuple[Drawing, list[NodeVisits], int]:
     """Draw the graph; returns the drawing, the visits of every node, and the number of records they were counted
     from.
     """

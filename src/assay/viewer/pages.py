@@ -7,10 +7,12 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from assay.config.row_names import is_row_name
+from assay.config.row_names import is_row_name, row_key
 from assay.records import AnyJSON
 from assay.redaction import redacted_text
-from assay.report.plots import Interval, slices, timeline
+from assay.report.charts import Span, Timeline, draw_part
+from assay.report.drawing import Drawing
+from assay.report.pictures import slices_panel
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
 from assay.runs.folder import is_moved_aside, is_outside
 from assay.runs.live import newest_samples
@@ -18,7 +20,7 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.runs.samples.turns import question_of
 from assay.tasks.audit import KINDS
-from assay.viewer.distributions import MAX_SLICES, more_columns, slice_intervals, value_count
+from assay.viewer.distributions import MAX_SLICES, more_columns, score_slices, value_count
 from assay.viewer.library import RunLibrary
 from assay.viewer.prices import node_prices
 from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, page_number, read_query, url_for
@@ -140,7 +142,7 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
     if samples is None:
         return {**base, "page": None, "downloads": {}}
     columns, page = samples.document_columns(), samples.page(sample_query)
-    parts = slice_intervals(samples, sample_query.slice) if sample_query.slice else []
+    parts = score_slices(samples, sample_query.slice) if sample_query.slice else []
     return {
         **base,
         "samples": samples,
@@ -158,7 +160,9 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "most_counted": MAX_COUNTED,
         "slice_table": parts,
         "more_columns": more_columns(samples),
-        "slices": _slices_plot(parts) if parts else "",
+        "slices": draw_part(slices_panel(parts, row_key(samples.metric)), f"{samples.metric} by {sample_query.slice}")
+        if parts
+        else None,
         "brief": brief,
         **_shown_columns(page, samples),
         "slices_left_out": max(value_count(samples, sample_query.slice) - MAX_SLICES, 0)
@@ -213,11 +217,9 @@ def _is_numeric(text: str) -> bool:
     return True
 
 
-def _slices_plot(parts: Sequence[Interval]) -> str:
-    """Draw slices on one scale: 0 to 1 where they are shares."""
-    ends = [end for part in parts for end in (part.value, part.low, part.high) if end is not None]
-    inside = all(0 <= end <= 1 for end in ends)
-    return slices(parts) if inside else slices(parts, start=min(ends), end=max(ends))
+def draw_timeline(spans: Sequence[Span]) -> Drawing:
+    """Draw the requests and tool calls of a sample."""
+    return draw_part(Timeline(spans), "timeline of requests and tool calls")
 
 
 def _filterable(samples: Samples, columns: Sequence[str], config: TaskSettings) -> list[str]:
@@ -285,7 +287,7 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
                 links[name] = url_for("sample", sample_query.parameters, run=run.name, task=task, doc=doc_id, at=place,
                                       markup=query.get("markup"))  # fmt: skip
     return {
-        "markup": query.get("markup") == "1", "switch": markup_links("sample", query), "timeline": timeline,
+        "markup": query.get("markup") == "1", "switch": markup_links("sample", query), "timeline": draw_timeline,
         "run": run, "task": task, "line": run.line(task),
         "sample": sample_view(row, run.config(task), better, node_prices(run, task)),
         "query": sample_query,

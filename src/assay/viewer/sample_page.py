@@ -16,7 +16,7 @@ from assay.models.servers.server_model import Price
 from assay.number_text import format_duration, format_trimmed
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
 from assay.redaction import redacted, redacted_text
-from assay.report.plots import Span
+from assay.report.charts import Span
 from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import ChatPrompt, ChatTurn, chat_prompt
 from assay.statistics.softmax import softmax

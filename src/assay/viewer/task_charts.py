@@ -6,18 +6,29 @@ where the reader asks for it.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from assay.config.row_names import row_key
-from assay.report.charts import Chart, Panel, Point, Series, draw
-from assay.report.drawing import as_svg
-from assay.report.plots import Bin, Interval, calibration, histogram, interval_text, shares
+from assay.report.charts import (
+    CARD_WIDTH,
+    Bin,
+    Histogram,
+    Panel,
+    Point,
+    Series,
+    SharePart,
+    Shares,
+    draw_part,
+    interval_text,
+    reliability_panel,
+    reliability_points,
+)
+from assay.report.drawing import Drawing
 from assay.statistics.calibration import BINS, CurvePoint
 from assay.statistics.influence import SHARE, Estimate
 from assay.statistics.intervals import interval
 from assay.statistics.pass_at_k import pass_at_k
-from assay.viewer.distributions import score_bins, slice_of
+from assay.viewer.distributions import score_bins, slice_score
 from assay.viewer.samples import SOURCE, Samples, quoted
 
 MAX_COUNTED = 50_000
@@ -30,7 +41,6 @@ MAX_WRITTEN = 9
 """Pairs of scores with their number written beside them: scores of 0 and 1 have 4."""
 MARGIN_REACH = 10.0
 """Margins are drawn up to this many nats; those beyond are counted at the ends."""
-WIDTH = 360.0
 Row = tuple[str, ...]
 
 
@@ -40,7 +50,7 @@ class ChartCard(NamedTuple):
     name: str
     title: str
     about: str
-    svg: str
+    drawing: Drawing
     head: Row
     rows: Sequence[Row]
 
@@ -66,27 +76,24 @@ def score_card(samples: Samples, most: int | None = None) -> ChartCard | None:  
     if not bins:
         return None
     total = sum(each.size for each in bins)
-    rows = [(_ends(each), f"{each.size:,}", f"{each.size / total:.1%}") for each in bins]
+    rows = [(each.ends, f"{each.size:,}", f"{each.size / total:.1%}") for each in bins]
     label = f"{samples.metric} of {total:,} samples"
     head = ("score", "samples", "share")
     if {each.low for each in bins} <= {0.0, 1.0} and all(each.low == each.high for each in bins):
         counts = {each.low: each.size for each in bins}
-        return ChartCard("scores", "Scores", f"{total:,} samples are 0 or 1", shares(
-            [("1", counts.get(1.0, 0), "better"), ("0", counts.get(0.0, 0), "worse")], label=label), head, rows)  # fmt: skip
+        both = Shares([SharePart("1", counts.get(1.0, 0), "better"), SharePart("0", counts.get(0.0, 0), "worse")])
+        return ChartCard(
+            "scores", "Scores", f"{total:,} samples are 0 or 1", draw_part(both, label, CARD_WIDTH), head, rows
+        )
     [[mean]] = samples.database.rows(
         f"select avg({_score(samples)}) from {SOURCE} where {_is_scored(samples)}", [samples.file]
     )
-    return ChartCard(
-        "scores", "Scores", f"mean {mean:.4g} of {total:,} samples", histogram(bins, label=label), head, rows
-    )
+    about = f"mean {mean:.4g} of {total:,} samples"
+    return ChartCard("scores", "Scores", about, draw_part(Histogram(bins), label, CARD_WIDTH), head, rows)
 
 
 def _first(most: int | None) -> str:
     return "true" if most is None else f"file_row_number < {int(most)}"
-
-
-def _ends(each: Bin) -> str:
-    return f"{each.low:.4g}" if each.low == each.high else f"{each.low:.4g} … {each.high:.4g}"
 
 
 def _score(samples: Samples) -> str:
@@ -128,13 +135,13 @@ def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | N
     gap = sum(point.n * abs(point.confidence - point.accuracy) for point in points) / total
     ends = [interval(_rate(point.accuracy, point.n)) for point in points]
     rows = [
-        (f"{point.confidence:.3f}", f"{point.accuracy:.3f}", _interval(end), f"{point.n:,}")
+        (f"{point.confidence:.3f}", f"{point.accuracy:.3f}", _interval(*(end or (None, None))), f"{point.n:,}")
         for point, end in zip(points, ends, strict=True)
     ]
     about = f"a calibrated model is on the line; expected calibration error {gap:.4f} over {total:,} samples"
-    return ChartCard(
-        "reliability", "Reliability", about, calibration(points, ends), ("confidence", "right", "95 %", "n"), rows
-    )
+    panel = reliability_panel("", [Series("", reliability_points(points, ends))])
+    head = ("confidence", "right", "95 %", "n")
+    return ChartCard("reliability", "Reliability", about, draw_part(panel, about, CARD_WIDTH), head, rows)
 
 
 def _rate(share: float, count: int) -> Estimate:
@@ -142,8 +149,8 @@ def _rate(share: float, count: int) -> Estimate:
     return Estimate(share, error, count, is_rate=True, bounds=SHARE)
 
 
-def _interval(ends: tuple[float, float] | None) -> str:
-    return f"{ends[0]:.3f} … {ends[1]:.3f}" if ends else ""
+def _interval(low: float | None, high: float | None) -> str:
+    return f"{low:.3f} … {high:.3f}" if low is not None and high is not None else ""
 
 
 def margin_card(samples: Samples, most: int | None = None) -> ChartCard | None:
@@ -165,14 +172,8 @@ def margin_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     total, won, summed = (sum(row[column] for row in counted) for column in (1, 2, 3))
     about = f"right choice minus the best other, in nats: mean {summed / total:+.3f}; above 0 in {won:,} of {total:,}"
     rows = [(f"{each.low:+g} … {each.high:+g}", f"{each.size:,}") for each in bins]
-    return ChartCard(
-        "margins",
-        "Likelihood margins",
-        about,
-        histogram(bins, label=about, is_signed=True),
-        ("margin", "samples"),
-        rows,
-    )
+    drawing = draw_part(Histogram(bins, is_signed=True), about, CARD_WIDTH)
+    return ChartCard("margins", "Likelihood margins", about, drawing, ("margin", "samples"), rows)
 
 
 def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
@@ -187,11 +188,13 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     rows = samples.database.rows(query, [samples.file])
     if len(rows) < 2 or rows[0][1] == rows[-1][2]:
         return None
-    parts = [(mean, slice_of(f"{low:,} … {high:,}", summary, samples.scale)) for mean, low, high, *summary in rows]
-    points = [
-        Point(mean, part.value, part.low, part.high, f"{part.name} characters: {interval_text(part)}, {part.note}")
-        for mean, part in parts
-    ]
+    points, table = [], []
+    for mean, low, high, *summary in rows:
+        name, part = f"{low:,} … {high:,}", slice_score(summary, samples.scale)
+        ends = part.low, part.high
+        title = f"{name} characters: {interval_text(part.value, *ends)}, n {part.n:,}"
+        points.append(Point(mean, part.value, *ends, title))
+        table.append((name, f"{part.value:.4f}", _interval(*ends), f"{part.n:,}"))
     panel = Panel(
         "",
         f"{row_key(samples.metric).metric}, 95 % interval",
@@ -199,18 +202,14 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
         at_label="characters of the answer",
     )
     about = "mean score by tenths of the samples, from the shortest answers to the longest; answers of one length stay together"
-    table = [(part.name, f"{part.value:.4f}", _bounds(part), part.note.removeprefix("n ")) for _, part in parts]
     return ChartCard(
-        "length", "Length and score", about, _drawn(panel, about), ("characters", "score", "95 %", "n"), table
+        "length",
+        "Length and score",
+        about,
+        draw_part(panel, about, CARD_WIDTH),
+        ("characters", "score", "95 %", "n"),
+        table,
     )
-
-
-def _bounds(part: Interval) -> str:
-    return _interval((part.low, part.high)) if part.low is not None and part.high is not None else ""
-
-
-def _drawn(panel: Panel, title: str) -> str:
-    return as_svg(replace(draw(Chart("", [panel], width=WIDTH)), title=title), embedded=True)
 
 
 def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | None:
@@ -239,10 +238,8 @@ def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | Non
     )
     total = sum(count for _, count in full)
     about = f"the chance that at least one of k answers is right, over {total:,} documents with {most} answers each"
-    rows = [
-        (f"{each.at:g}", f"{each.value:.4f}", _bounds(Interval("", each.value, each.low, each.high))) for each in points
-    ]
-    return ChartCard("pass", "pass@k", about, _drawn(panel, about), ("k", "pass@k", "95 %"), rows)
+    rows = [(f"{point.at:g}", f"{point.value:.4f}", _interval(point.low, point.high)) for point in points]
+    return ChartCard("pass", "pass@k", about, draw_part(panel, about, CARD_WIDTH), ("k", "pass@k", "95 %"), rows)
 
 
 def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> ChartCard | None:
@@ -281,7 +278,7 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
         "paired",
         "The same documents in both runs",
         about,
-        _drawn(panel, about),
+        draw_part(panel, about, CARD_WIDTH),
         (names[0], names[1], "documents"),
         table,
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from assay.models.servers.server_model import Price
 from assay.records import JSONObject, Usage
 from assay.redaction import redacted_text
-from assay.report.plots import Span
+from assay.report.charts import Span
 from assay.runs.samples.records import StoredSample, call_text, made_calls
 from assay.runs.samples.turns import ChatTurn, stored_exchanges, turns_of
 

@@ -11,7 +11,7 @@ from assay.config.row_names import row_key
 from assay.number_text import format_short
 from assay.records import JSONDict
 from assay.report.charts import Chart, Panel, Point, Series, draw
-from assay.report.drawing import Drawing, as_svg
+from assay.report.drawing import Drawing
 from assay.report.index import RunEntry
 from assay.report.pictures import date_ticks
 from assay.runs.run import ResultRow
@@ -214,7 +214,7 @@ def scatter_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
 def _page(library: RunLibrary, query: QueryParams, shown: Shown, name: str, drawing: Drawing | None) -> dict[str, Any]:
     return {
         "name": name, "shown": shown, "release": shown.matrix.release,
-        "svg": as_svg(drawing, embedded=True) if drawing is not None else "",
+        "drawing": drawing,
         "rows": list(dict.fromkeys([*shown.matrix.keys, *shown.matrix.written]))[:500],
         "chosen": RunFilter.of(QueryParams([pair for pair in query.multi_items() if pair[0] != "task"])),
         "pending": library.pending, "short": lambda value: format_short(value, 3),

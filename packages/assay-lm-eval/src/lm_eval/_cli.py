@@ -117,7 +117,7 @@ def _run(options: argparse.Namespace) -> int:
 
     def with_folder(config: RunConfig, options: argparse.Namespace) -> RunConfig:
         asked.append(config)
-        return _like_lm_eval(config, no_output=options.no_output)
+        return _with_lm_evals_defaults(config, no_output=options.no_output)
 
     def show(evaluation: Evaluation, config: RunConfig, options: argparse.Namespace) -> None:  # noqa: ARG001
         _show(evaluation, config, asked[0])
@@ -125,7 +125,7 @@ def _run(options: argparse.Namespace) -> int:
     return run_run(options, Shell("lm_eval", with_folder, show))
 
 
-def _like_lm_eval(config: RunConfig, *, no_output: bool) -> RunConfig:
+def _with_lm_evals_defaults(config: RunConfig, *, no_output: bool) -> RunConfig:
     """A run with lm-eval's defaults and numbers, in a folder beside lm-eval's files."""
     model = config.model if config.model_named else "hf"
     path = Path(config.output_path) if config.output_path is not None else None

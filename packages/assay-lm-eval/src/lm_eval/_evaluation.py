@@ -64,7 +64,7 @@ def simple_evaluate(
         model, model_args = HFLM(**model_args), None
     given = {**options, "device": None if device is None else str(device), **more}
     found = as_model(model)
-    results = assay.simple_evaluate(found, model_args, **_like_lm_eval(found, given))
+    results = assay.simple_evaluate(found, model_args, **_with_lm_evals_numbers(found, given))
     _note(evaluation_tracker, results)
     return results
 
@@ -73,10 +73,10 @@ def evaluate(lm: Any, task_dict: Mapping[Any, Any], limit: float | None = None, 
     """Evaluate a model on tasks of `get_task_dict`, with lm-eval's numbers."""
     options.pop("evaluation_tracker", None)
     found = as_model(lm)
-    return assay.evaluate(found, task_dict, **_like_lm_eval(found, {"limit": limit, **options}))
+    return assay.evaluate(found, task_dict, **_with_lm_evals_numbers(found, {"limit": limit, **options}))
 
 
-def _like_lm_eval(model: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+def _with_lm_evals_numbers(model: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with lm-eval's numbers: prompts that are too long lose their beginning, where the model can do that."""
     return {
         "compat": COMPAT,
@@ -143,7 +143,7 @@ IN_A_RUN = frozenset((
 
 
 class TaskManager(assay.TaskManager):
-    """Finds tasks by name, reading files as leniently as lm-eval."""
+    """Finds tasks by name, reading every file as lm-eval reads its own."""
 
     def __init__(
         self,

@@ -253,7 +253,7 @@ def set_torch_seed(seed: int) -> None:
 def load_yaml_config(yaml_path: str | Path | None = None, *_: Any, **__: Any) -> Any:
     """The content of a YAML file; `!function` stays a name."""
     assert yaml_path is not None, "give yaml_path"
-    return Source(str(yaml_path), Path(yaml_path).read_bytes(), lenient=True).value
+    return Source(str(yaml_path), Path(yaml_path).read_bytes()).value
 
 
 def request_caching_arg_to_dict(cache_requests: str | None) -> dict[str, bool]:

@@ -2,7 +2,7 @@
 
 A backend builds the body of a request and hands the answer to a function of this file. An answer that is not of the
 protocol raises: a LookupError, TypeError or AttributeError is retried as a malformed answer, a PermanentError fails the
-document at once. Only usage is lenient: it is a non-negative number or nothing.
+document at once. Usage alone may be absent: it is a non-negative number or nothing.
 """
 
 import json

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, get_args, get_origin
 
+from assay.dialect import OURS, Dialect
 from assay.records import (
     Answer,
     Failed,
@@ -82,8 +83,8 @@ class MetricCall:
             return lambda result: score(result.references, result.results)
         return of_answers(score, _single)
 
-    def like_lm_eval(self, kwargs: Params, named: str, *, higher_is_better: bool | None) -> Compute:
-        """The metric of a result as lm-eval calls it: for each reference, with all answers of a document in one."""
+    def by_each_reference(self, kwargs: Params, named: str, *, higher_is_better: bool | None) -> Compute:
+        """The metric of a result, called as lm-eval does it: for each reference, with all answers of a document in one."""
         score = self._scoring(kwargs) if self.pair else _by_names(self.function, kwargs)
 
         def compute(result: GenResult) -> MetricValue:
@@ -108,10 +109,8 @@ class MetricCall:
         return lambda reference, answer: function(**{gold: reference, answer_name: answer}, **kwargs)
 
 
-def read_call(function: UserFunction, written: Collection[str] = (), *, lenient: bool = False) -> MetricCall:
+def read_call(function: UserFunction, written: Collection[str] = (), *, dialect: Dialect = OURS) -> MetricCall:
     """Read how a metric wants to be called; `written` are the parameters that a file sets. What cannot be one raises `Unfit`.
-
-    A `lenient` reading takes a single parameter for a pair whatever its name, as lm-eval does.
 
     >>> read_call(lambda references, prediction, *, weight=0.5: 0).answer, read_call(lambda items: 0).pair
     ('prediction', 'items')
@@ -123,8 +122,8 @@ def read_call(function: UserFunction, written: Collection[str] = (), *, lenient:
         return MetricCall(function)
     takes = typed_by_default(accepted(function))
     known = {name for name in (GOLD, GOLDS, ANSWER, ANSWERS) if name in takes.named}
-    if not known or (lenient and len(known) == 1):
-        return _without_names(function, parameters, takes, written, lenient=lenient)
+    if not known or (len(known) == 1 and dialect.calls_metrics_as_lm_eval):
+        return _without_names(function, parameters, takes, written, dialect)
     gold = next((name for name in (GOLDS, GOLD) if name in known), "")
     answer = next((name for name in (ANSWER, ANSWERS) if name in known), "")
     if not answer or not gold:
@@ -140,7 +139,7 @@ def read_call(function: UserFunction, written: Collection[str] = (), *, lenient:
 
 
 def _without_names(
-    function: UserFunction, parameters: Parameters, takes: Accepted, written: Collection[str], *, lenient: bool
+    function: UserFunction, parameters: Parameters, takes: Accepted, written: Collection[str], dialect: Dialect
 ) -> MetricCall:
     """A function with none of the known names: lm-eval's, of a pair, or one that takes any name."""
     kinds = {each.kind for each in parameters.values()}
@@ -153,7 +152,8 @@ def _without_names(
     if len(required) > 1:
         what = f"it takes {_listed(required)}: which is the reference, and which the answer, is unknown"
         raise Unfit(what, REMEDY)
-    if required and not lenient and (required[0] in ONE_SIDE or required[0] not in positional[:1]):
+    is_one_side = bool(required) and (required[0] in ONE_SIDE or required[0] not in positional[:1])
+    if is_one_side and not dialect.calls_metrics_as_lm_eval:
         raise Unfit(f"it takes {required[0]!r} alone, and would be given the pair [reference, answer]", REMEDY)
     if not required and takes.takes_any:
         return MetricCall(function, takes=takes)

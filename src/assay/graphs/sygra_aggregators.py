@@ -1,4 +1,4 @@
-"""SyGra's own definitions, for `--compat sygra`: kept as they are, so that its numbers can be reproduced.
+"""SyGra's own definitions, for dialects that have them: kept as they are, so that its numbers can be reproduced.
 
 Precision averages over predicted classes, recall over golden ones, and the average F1 is the harmonic mean of these two
 averages; labels are compared as they are written; pass@k takes all records for attempts at one problem, and pass^k is a
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assay.dialect import Dialect
 from assay.graphs.aggregator_metrics import (
     STEP,
     STEP_NUMBERS,
@@ -201,13 +202,15 @@ class StepEfficiency(AggregatorMetric):
         return _Steps(self.penalty_per_retry, STEP)
 
 
-LIKE_SYGRA: dict[str, type[AggregatorMetric]] = {
-    "accuracy": Accuracy,
-    "precision": Precision,
-    "recall": Recall,
-    "f1_score": F1Score,
-    "pass@k": PassAtK,
-    "pass_at_k": PassAtK,
-    "pass^k": PassPowerK,
-    "step_efficiency": StepEfficiency,
-}
+def sygra_aggregators(dialect: Dialect) -> dict[str, type[AggregatorMetric]]:
+    """Return the aggregator metrics that a dialect defines as SyGra does, by name."""
+    metrics: dict[str, type[AggregatorMetric]] = {}
+    if dialect.scores_nothing_as_zero:
+        metrics["accuracy"] = Accuracy
+    if dialect.averages_classes_as_sygra:
+        metrics |= {"precision": Precision, "recall": Recall, "f1_score": F1Score}
+    if dialect.pools_attempts:
+        metrics |= {"pass@k": PassAtK, "pass_at_k": PassAtK, "pass^k": PassPowerK}
+    if dialect.takes_unnamed_steps_for_one:
+        metrics["step_efficiency"] = StepEfficiency
+    return metrics
