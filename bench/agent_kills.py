@@ -16,6 +16,8 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from assay.exchange.lm_eval_layout import lm_eval_layout
+from assay.runs.run import Run
 from bench.measure import serving
 
 RECORDS, KILLS = 300, 20
@@ -114,7 +116,7 @@ def killed(world: Path, whole: Path, output: Path, url: str, count: int) -> Kill
     process.wait()
     start(world, output, url).wait()
     start(world, output, url).wait()
-    results = json.loads((output / "results.json").read_text())
+    results = lm_eval_layout(Run.open(output).results)
     [account] = results["assay"]["tasks"].values()
     cut = sum(count for reason, count in account.get("reasons", {}).items() if REASON in reason)
     expected, resumed = outputs(whole), outputs(output)
@@ -138,7 +140,7 @@ def killed_often(world: Path, output: Path, url: str, kills: int, choice: str) -
         process.kill()
         process.wait()
     start(world, output, url, *options).wait()
-    results = json.loads((output / "results.json").read_text())
+    results = lm_eval_layout(Run.open(output).results)
     [account] = results["assay"]["tasks"].values()
     return ManyKills(count, sum(count - 1 for count in calls(output).values()), account["failed"])
 

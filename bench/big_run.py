@@ -7,11 +7,14 @@ import random
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from assay.records import FilterScores, Generate, Sample, ScoreKey
+from assay.results import AuditCount
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
-from assay.runs.results import TaskResult, assay_section, lm_eval_results
+from assay.runs.results import TaskResult, results_tree
+from assay.runs.results_json import encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
@@ -76,7 +79,7 @@ def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, i
         row = Estimate(share, (share * (1 - share) / max(scored, 1)) ** 0.5, scored, is_rate=True)
         return {ScoreKey("exact_match", name): row for name in ("strict", "flexible")}
 
-    audit = {"failed": {"count": failed}, "truncated": {"count": (scored + failed) // 500}}
+    audit = {"failed": AuditCount(failed), "truncated": AuditCount((scored + failed) // 500)}
     tasks = [task] if isinstance(task, str) else task
     results = [
         TaskResult(
@@ -85,10 +88,9 @@ def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, i
         )
         for number, name in enumerate(tasks)
     ]  # fmt: skip
-    about = {"config": {"model": "scripted", "model_args": {}}, "total_evaluation_time_seconds": "3600"}
-    account = assay_section(results, [], {}, 0.01, interval)
+    about = {"config": {"model": "scripted", "model_args": {}}, "facts": {"total_evaluation_time_seconds": "3600"}}
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / RESULTS, {**lm_eval_results(results, []), **about, "assay": account})
+    write_json(folder / RESULTS, encode(replace(results_tree(results, [], {}, 0.01, interval), **about)))
     size = {"size": scored + failed, "repeats": 1}
     noted = {"created": time.time(), "status": "complete", "tasks": dict.fromkeys(tasks, size)}
     write_json(folder / MANIFEST, {"format": FORMAT, "model": {"name": "scripted"}, **noted})

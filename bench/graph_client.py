@@ -85,8 +85,8 @@ def run_assay(options: argparse.Namespace) -> int:
     arguments = {"tasks": [options.world], "limit": options.limit, "output_path": options.out, **asks}
     config = run_config(arguments)
     prepared = prepare_run(config, task_manager(config))
-    [account] = execute(prepared).results["assay"]["tasks"].values()
-    return int(account["documents"])
+    [account] = execute(prepared).results.tasks.values()
+    return account.documents
 
 
 def run_three_nodes(options: argparse.Namespace) -> int:

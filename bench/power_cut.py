@@ -198,11 +198,12 @@ def traced(arguments: Sequence[str], log: Path) -> None:
 
 def numbers(run: Path) -> dict[str, Any]:
     """All that two equal runs have in common: results but for times and usage, samples but for usage, a graph's output."""
+    from assay.exchange.lm_eval_layout import lm_eval_layout
     from assay.runs.run import Run
 
     opened = Run.open(run).finished()
     timed = {"date", "start_time", "end_time", "total_evaluation_time_seconds", "git_hash"}
-    results = {key: value for key, value in opened.results.items() if key not in timed}
+    results = {key: value for key, value in lm_eval_layout(opened.results).items() if key not in timed}
     results["assay"] = {key: value for key, value in results["assay"].items() if key not in ("account", "scored")}
     rows = [
         (task, row.doc_id, row.doc, row.prompt, row.responses, row.answers, row.scores, row.failed)

@@ -67,7 +67,7 @@ def run_assay(options: argparse.Namespace) -> int:
     prepared = prepare_run(config, task_manager(config))
     prepared.models.under_test(prepared.tasks)
     start, cpu = time.perf_counter(), time.process_time()
-    return int(execute(prepared).results["assay"]["account"]["requests"])
+    return int(execute(prepared).results.usage["requests"])
 
 
 def run_lm_eval(options: argparse.Namespace) -> int:

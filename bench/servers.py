@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from assay.exchange.lm_eval_layout import lm_eval_layout
+from assay.runs.run import Run
 from bench.environments import HOME, ROOT, assay_python, bare_environment, lm_eval_python
 from bench.measure import Row, Said
 
@@ -267,7 +269,7 @@ def evaluated(python: Path, task: str, url: str, concurrency: int, limit: int | 
 
 
 def _account(out: Path) -> dict[str, Any]:
-    own = json.loads((out / "results.json").read_text())["assay"]
+    own = lm_eval_layout(Run.open(out).results)["assay"]
     [task] = own["tasks"].values()
     return {**task, "retries": own["account"]["retries"]}
 

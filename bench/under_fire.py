@@ -125,7 +125,7 @@ def attacked(case: str, words: str) -> Said:
         finally:
             server.kill()
             server.wait()
-        results = json.loads(Path(folder, "run/results.json").read_text())["assay"]["tasks"]["t"]
+        results = json.loads(Path(folder, "run/results.json").read_text())["tasks"]["t"]
     text = (
         f"{used.ru_maxrss / 1024:.0f} MB, {seconds:.1f} s, {results['failed']} of {DOCUMENTS} failed, exit"
         f" {run.returncode}: {next(iter(results['reasons']))}"

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 import assay
 from assay.cli import main
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.viewer.app import make_app
 
 CANARY = "kanarie"
@@ -161,7 +162,7 @@ def pages(built: Path, run: str = "run") -> dict[str, str]:
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return {address: (await client.get(address)).text for address in addresses}
 
-    return {**asyncio.run(fetch()), "repr": repr(opened) + repr(opened.results) + repr(opened.manifest)}
+    return {**asyncio.run(fetch()), "repr": repr(opened) + repr(lm_eval_layout(opened.results)) + repr(opened.manifest)}
 
 
 def write_yaml(path: Path, content: Any) -> Path:

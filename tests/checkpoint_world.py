@@ -1,12 +1,12 @@
 """Checkpoints for tests: the bundled model with a little or a lot of noise in its weights, and runs of the command on them."""
 
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+import run_world
 from assay.models.local.embedded import BUNDLED
 
 TASK = "first_steps_facts"
@@ -31,4 +31,4 @@ def checkpoint(folder: Path, noise: float = 0.0, seed: int = 0) -> Path:
 
 
 def value(folder: Path, row: str = "acc,none", task: str = TASK) -> float:
-    return float(json.loads((folder / "results.json").read_text())["results"][task][row])
+    return float(run_world.results(folder)["results"][task][row])

@@ -17,8 +17,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jsonschema
+
 from assay import Run, export
 from assay.cli import main
+from assay.exchange.lm_eval_layout import lm_eval_layout
+from assay.runs.results_json import schema
+from run_world import stored_results
 
 HERE = Path(__file__).parent
 FROZEN = HERE / "frozen"
@@ -68,7 +73,8 @@ def all_cases() -> Mapping[str, Case]:
 
 
 def outcome_of_run(folder: Path, exported: Path, names: Mapping[str, str]) -> dict[str, object]:
-    """Everything that a run reports: natively, and as lm-eval writes it."""
+    """Everything that a run reports: natively, and as lm-eval writes it. Its results.json has the published schema."""
+    jsonschema.validate(stored_results(folder), schema())
     return {**facts_of_run(folder), "rows": rows_of_run(folder), "lm_eval": lm_eval_files(folder, exported, names)}
 
 
@@ -79,29 +85,31 @@ def rows_of_run(folder: Path) -> list[dict[str, object]]:
 
 
 def _plain_row(run: Run, kind: str, owner: str, row: Any) -> dict[str, object]:
-    stored = run.summary(owner).get("rows", {}).get(row.name, {})
+    layout = lm_eval_layout(run.results)["assay"][f"{kind}s"][owner]["rows"]
+    stored = layout[f"{row.metric},{row.filter}"]
+    number = row.estimate
     fields = {
         "owner": owner,
         "kind": kind,
         "metric": row.metric,
         "filter": row.filter,
-        "value": row.value,
-        "named_values": row.named_values,
-        "stderr": row.stderr,
-        "interval": None if row.interval == (None, None) else row.interval,
-        "method": row.method,
-        "df": stored.get("df"),
-        "n": row.n,
+        "value": number.value,
+        "named_values": number.named_values,
+        "stderr": number.stderr,
+        "interval": number.interval,
+        "method": number.method,
+        "df": number.df,
+        "n": number.n,
         "failed": row.failed,
         "incomplete": row.is_incomplete or None,
         "higher_is_better": row.higher_is_better,
-        "reason": row.reason,
-        "note": row.note,
-        "scale": row.scale,
-        "unused_bounds": row.unused_bounds,
-        "bounds": row.bounds,
+        "reason": number.reason,
+        "note": number.note,
+        "scale": number.scale,
+        "unused_bounds": number.unused_bounds,
+        "bounds": row.failure_bounds,
         "tasks": stored.get("tasks"),
-        "slopes": [[task, *key, slope] for (task, key), slope in (row.influences or {}).items()],
+        "slopes": [[task, *key, slope] for (task, key), slope in (row.slopes or {}).items()],
     }
     shown = {*fields, "stderr", "of"}
     return {name: value for name, value in fields.items() if not _is_empty(value)} | {
@@ -116,8 +124,9 @@ def _is_empty(value: object) -> bool:
 def facts_of_run(folder: Path) -> dict[str, object]:
     """What a run reports beside its rows: documents, failures and their reasons, members of groups, usage."""
     run = Run.open(folder)
-    owners = {name: run.summary(name) for name in (*run.scored_tasks, *run.extras.get("groups", {}))}
-    facts = {name: value for name, value in run.extras.items() if name not in ("status", "tasks", "groups", "account")}
+    section = lm_eval_layout(run.results)["assay"]
+    owners = {**section["tasks"], **section["groups"]}
+    facts = {name: value for name, value in section.items() if name not in ("status", "tasks", "groups", "account")}
     return {
         "status": run.status,
         **facts,

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from assay import simple_evaluate
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
+from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
+from assay.runs.validation import FORMAT
 
 SUMS = {"1+1=": ("2", "2"), "2+3=": ("5", "5"), "7-4=": ("3", "4"), "3*3=": ("9", "9"), "8/2=": ("4", "none")}
 """Question: the right answer, what the model says. 3 of 5 are right: 0.6, standard error √(0.6·0.4/4) = √0.06."""
@@ -97,7 +100,7 @@ def run(asked: RecordingModel, folder: Path, output: Path | None = None, **optio
 def journal(output: Path) -> list[dict[str, Any]]:
     """The lines of the journal behind its header."""
     header, *lines = [json.loads(line) for line in (output / "responses.jsonl").read_text().splitlines()]
-    assert header["format"] == 2
+    assert header["format"] == FORMAT
     return lines
 
 
@@ -106,7 +109,21 @@ def keys(output: Path) -> list[str]:
 
 
 def results(output: Path) -> dict[str, Any]:
+    """The results of a run as lm-eval writes them, with what its layout lacks under `assay`."""
+    return lm_eval_layout(Run.open(output).results)
+
+
+def change_results(output: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Write results.json with a change, as another program would."""
+    content = stored_results(output)
+    change(content)
+    (output / "results.json").write_text(json.dumps(content))
+
+
+def stored_results(output: Path) -> dict[str, Any]:
+    """The content of results.json, without its checksum."""
     content: dict[str, Any] = json.loads((output / "results.json").read_text())
+    content.pop("crc32", None)
     return content
 
 
@@ -129,7 +146,7 @@ def outcome(output: Path) -> dict[str, bytes]:
     """The outcome of a run, byte by byte but for times: results.json, the samples, and the journal's lines in any order."""
     text = (output / "results.json").read_text()
     for key in TIMES:
-        text = re.sub(rf'^  "{key}": [^\n]*$', f'  "{key}": masked', text, flags=re.MULTILINE)
+        text = re.sub(rf'^( +)"{key}": [^\n]*$', rf'\1"{key}": masked', text, flags=re.MULTILINE)
     counts = "".join(re.findall(r'"requests": \{[^}]*\}', text))  # compared apart, to distinguish a count from a score
     _, *lines = (output / "responses.jsonl").read_bytes().splitlines()  # the header has times in it
     written = {str(p.relative_to(output)): p.read_bytes() for p in sorted(output.glob("samples*/*.parquet"))}

@@ -17,6 +17,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.merge import merge as merge_shards
 from assay.evaluation.score import ScoreOptions
 from assay.evaluation.score import score as score_again
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.plugins import TABLES, table
 from assay.registry import load_plugins
@@ -150,7 +151,7 @@ def run(world: World, seam: Seam) -> float:
         **world.options,
         **seam.options,
     )
-    return _number(stored.results, seam)
+    return _number(lm_eval_layout(stored.results), seam)
 
 
 def evaluate(world: World, seam: Seam) -> float:
@@ -172,7 +173,7 @@ def score(world: World, seam: Seam) -> float:
     left_out = next((remark for remark in rescored.remarks if remark.startswith("left out: ")), None)
     if left_out is not None:
         raise ConfigError([Problem(Place("score"), left_out)])
-    return _number(rescored.results, seam)
+    return _number(lm_eval_layout(rescored.results), seam)
 
 
 def merge(world: World, seam: Seam) -> float:
@@ -182,7 +183,7 @@ def merge(world: World, seam: Seam) -> float:
         options = {**world.options, **seam.options, "shard": f"{number}/2", "output_path": str(shard)}
         assay.run(seam.model(world), tasks=seam.select(world), progress=False, **options)
     world.asked.clear()
-    return _number(merge_shards(world.folder / "whole", shards), seam)
+    return _number(lm_eval_layout(merge_shards(world.folder / "whole", shards)), seam)
 
 
 def validate(world: World, seam: Seam) -> float:

@@ -11,6 +11,7 @@ import pytest
 import assay
 from assay.cli import main
 from assay.errors import Place
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.graphs.binding import _tool
 from assay.graphs.unit_metrics import UNIT_METRICS
 from assay.runs.run import Run
@@ -134,13 +135,13 @@ def test_the_conversation_and_its_calls_are_in_the_state(run: Path) -> None:
 
 def test_unit_metrics_of_agents(run: Path) -> None:
     # by hand: the second record calls refund with another order, and is the only one that calls look_up, then refund
-    rows = next(iter(Run.open(run).results["results"].values()))
+    rows = next(iter(lm_eval_layout(Run.open(run).results)["results"].values()))
     assert rows["tool_called,none"] == 0.75
     assert rows["tool_order,none"] == 0.25
     assert rows["no_forbidden_tool,none"] == 0.75
     assert rows["agent_turns,none"] == (2 + 3 + 2 + 1) / 4
     assert rows["agent_cost,none"] == (20 + 30 + 20 + 10) / 4
-    [better] = Run.open(run).results["higher_is_better"].values()
+    [better] = lm_eval_layout(Run.open(run).results)["higher_is_better"].values()
     assert [better[name] for name in ("tool_called", "agent_turns", "agent_cost")] == [True, False, False]
     results = [record["agent_turns_result"]["correct"] for record in the_file(run, "output_*.json")]
     assert results == [True, False, True, True]
@@ -379,7 +380,7 @@ def test_repeats_of_records_are_attempts_at_one_problem(tmp_path: Path, talking:
     assert len({record["drawn"] for record in output}) == 9  # each repeat draws anew
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*_20*")}
     assert main(["score", str(tmp_path / "run")]) == 0
-    [again] = Run.open(tmp_path / "run/scored/001").results["results"].values()
+    [again] = lm_eval_layout(Run.open(tmp_path / "run/scored/001").results)["results"].values()
     assert again["exact_match_stderr,none"] == row["exact_match_stderr,none"]
     assert again["pass^3,none"] == row["pass^3,none"]
     assay.simple_evaluate(**options, output_path=str(tmp_path / "run"))

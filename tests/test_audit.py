@@ -13,6 +13,7 @@ import assay
 from assay.cli import main
 from assay.models import Scripted
 from assay.records import FilterScores, Sample
+from assay.results import AuditCount
 from assay.runs.samples.records import SampleRecord
 from assay.tasks.audit import KINDS, Audit, kinds_of
 from commands import Run
@@ -75,8 +76,8 @@ def test_results_name_twenty_and_count_all() -> None:
     audit = Audit()
     for number in range(50):
         audit.note(number, ["empty"] if number % 2 else [])
-    assert audit.as_json()["empty"] == {"count": 25, "ids": list(range(1, 41, 2))}
-    assert audit.as_json()["failed"] == {"count": 0}
+    assert audit.by_flag()["empty"] == AuditCount(25, list(range(1, 41, 2)))
+    assert audit.by_flag()["failed"] == AuditCount(0)
 
 
 def test_where_less_is_better_nothing_is_wrong() -> None:

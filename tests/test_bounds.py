@@ -11,6 +11,7 @@ import assay
 from assay import ConfigError
 from assay.comparison.compare import compare
 from assay.comparison.verdicts import gate
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.plugins import table
 from assay.scoring.combined import EnsembleScorer
 from assay.scoring.judges import LLMJudgeScorer
@@ -232,7 +233,7 @@ def test_rounding_beyond_a_bound_changes_no_number_of_a_run_its_gates_groups_and
             group["interval"],
             gated(tmp_path / name, "t/marks >= 80"),
         )
-    assert rows(assay.score(tmp_path / "rounded").results)["marks"] == seen["plain"][0]
+    assert rows(lm_eval_layout(assay.score(tmp_path / "rounded").results))["marks"] == seen["plain"][0]
     assert seen["rounded"] == seen["plain"]
     [row] = compare([tmp_path / "plain", tmp_path / "rounded"]).rows[:1]
     assert row.difference == pytest.approx(0, abs=1e-9)

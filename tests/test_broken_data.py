@@ -1,7 +1,6 @@
 """Data files that are damaged, empty or not what their names say: an error of their task, which names the file."""
 
 import gzip
-import json
 import os
 import re
 import resource
@@ -17,6 +16,7 @@ import pytest
 from pyarrow import parquet
 
 import assay
+import run_world
 from assay.cli import main
 from assay.models import Scripted
 from assay.samples.rows import Rows
@@ -200,7 +200,7 @@ def test_a_good_task_among_forty_with_bad_data_is_run_and_each_of_them_is_report
     assert time.monotonic() - began < 60
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 800_000
     printed = capsys.readouterr().err
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    results = run_world.results(tmp_path / "run")
     assert list(results["results"]) == ["fine"]
     broken = results["assay"]["broken"]
     assert [(name, broken[name]) for name in said if said[name] not in broken[name]] == []
@@ -317,7 +317,7 @@ def test_samples_of_a_run_that_are_damaged_break_their_task_alone(write: Write, 
         }
     )
     (tmp_path / "run" / "samples").mkdir(parents=True)
-    (tmp_path / "run" / "manifest.json").write_text('{"format": 2, "tasks": {"test": {}}}')
+    (tmp_path / "run" / "manifest.json").write_text('{"format": 3, "tasks": {"test": {}}}')
     for content in (b"junk", None):
         file = tmp_path / "run" / "samples" / "test.parquet"
         if content is None:

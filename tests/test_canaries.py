@@ -13,6 +13,7 @@ import assay
 from assay.engine.retry import RetryLimits
 from assay.errors import AssayError, ConfigError
 from assay.evaluation.options import run_config
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models.load import load_model
 from assay.redaction import redacted, redacted_command
 from canary_world import Said, after_a_run, canary, leaked, leaks_in_files, pages, said_by, write_yaml
@@ -388,7 +389,7 @@ def test_an_account_survives_packing_and_importing(folders: tuple[Path, Path]) -
         said_by("run", *flags, "--tasks", "t", "--include_path", folder, "--no_defaults", "-o", built / "run")
     said_by("pack", built / "run", "-o", built / "run.zip")
     assert said_by("import", built / "run.zip", "-o", built / "again").code == 1  # as the run: documents failed
-    before, after = (assay.Run.open(built / name).results for name in ("run", "again"))
+    before, after = (lm_eval_layout(assay.Run.open(built / name).results) for name in ("run", "again"))
     assert after["assay"]["account"] == before["assay"]["account"]
     assert after["assay"]["account"]["tokens"]["in"] > 0
     assert after["results"] == before["results"]

@@ -55,7 +55,7 @@ def test_only_times_and_the_order_of_a_journal_are_left_out(tmp_path: Path) -> N
 
     def journal(name: str, *changed: dict[str, object]) -> bytes:
         (tmp_path / name).mkdir()
-        content = [{"format": 2, "created": 1.0}, *changed]
+        content = [{"format": 3, "created": 1.0}, *changed]
         (tmp_path / name / "responses.jsonl").write_text("".join(json.dumps(line) + "\n" for line in content))
         return compared(tmp_path / name / "responses.jsonl")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import run_world
 from assay.cli import main
 from assay.config.run import RunConfig
 from assay.errors import ConfigError
@@ -57,10 +58,10 @@ def test_a_pattern_evaluates_each_checkpoint_and_prints_one_table(
     errors = [(p * (1 - p) / (len(QUESTIONS) - 1)) ** 0.5 for p in expected]
     assert result[4:] == [f"{p:.4f} ± {e:.4f}" for p, e in zip(expected, errors, strict=True)]
     for step, p in zip((2, 10), expected, strict=True):
-        own = json.loads((world / f"out/step-{step}/results.json").read_text())
+        own = run_world.results(world / f"out/step-{step}")
         assert own["results"]["t"]["acc,none"] == p
     both = json.loads((world / "out/checkpoints.json").read_text())["checkpoints"]
-    assert [(each["name"], each["status"], each["results"]["t"]["acc,none"]) for each in both] == [
+    assert [(each["name"], each["status"], each["tasks"]["t"]["rows"][0]["value"]) for each in both] == [
         ("step-2", "complete", expected[0]), ("step-10", "complete", expected[1])
     ]  # fmt: skip
 
@@ -144,7 +145,7 @@ def test_the_foot_of_a_table_shows_requested_and_computed_tokens(
     said = capsys.readouterr().err
     assert "requests: 14 answered; asked 28 tokens, computed 14 (2.0 × fewer), " in said
     assert " on the device" in said
-    account = json.loads((world / "one/results.json").read_text())["assay"]["account"]
+    account = run_world.results(world / "one")["assay"]["account"]
     assert account["tokens"] == {"in": 28, "out": 0, "in_from_cache": 14, "computed": 14}
     assert account["device_seconds"] > 0
     assert "seconds" not in account

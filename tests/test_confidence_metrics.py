@@ -23,6 +23,7 @@ from sklearn.metrics import (
 
 from assay import ConfigError, compare
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.report.write import report_text
 from assay.scoring.metrics.confidence import log_odds
 from assay.statistics.aggregations import AGGREGATIONS
@@ -112,7 +113,7 @@ def test_groups_comparisons_and_rescoring_know_them(tmp_path: Path) -> None:
     assert (
         rows["ece"].interval is not None and rows["ece"].interval[0] < rows["ece"].difference < rows["ece"].interval[1]
     )
-    again = score(tmp_path / "a").results
+    again = lm_eval_layout(score(tmp_path / "a").results)
     assert rows_of(again) == rows_of(first)
     (tmp_path / "g.yaml").write_text("group: g\ntask: [t]\naggregate_metric_list: [{metric: ece}, {metric: roc_auc}]\n")
     grouped = binary(tmp_path, confidence, right, yaml, tasks="g")

@@ -18,6 +18,7 @@ import run_world
 from assay import Run
 from assay.cli import main
 from assay.errors import AssayError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import Text
 from assay.runs.cache import Cache, ScoreCache
 from fuzz.damage import run_all
@@ -70,7 +71,7 @@ def test_one_changed_digit_of_a_result_is_refused_and_the_run_writes_it_anew(
 ) -> None:
     path = runs[0] / "results.json"
     whole = path.read_text()
-    path.write_text(whole.replace('"exact_match,none": 0.6', '"exact_match,none": 0.8', 1))
+    path.write_text(whole.replace('"value": 0.6', '"value": 0.8', 1))
     assert path.read_text() != whole
     for command in (["report", str(runs[0])], ["runs", "show", str(runs[0])], ["compare", str(runs[1]), str(runs[0])]):
         assert main(command) == 2
@@ -81,13 +82,12 @@ def test_one_changed_digit_of_a_result_is_refused_and_the_run_writes_it_anew(
     asked = RecordingModel()
     run_world.run(asked, tasks, runs[0])
     assert asked.calls == []
-    assert Run.open(runs[0]).results["results"]["sums"]["exact_match,none"] == run_world.EXACT_MATCH
+    assert lm_eval_layout(Run.open(runs[0]).results)["results"]["sums"]["exact_match,none"] == run_world.EXACT_MATCH
 
 
 def test_results_that_another_program_wrote_are_read(runs: tuple[Path, Path]) -> None:
-    path = runs[0] / "results.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "note": "checked"}))
-    assert Run.open(runs[0]).results["note"] == "checked" and "crc32" not in Run.open(runs[0]).results
+    run_world.change_results(runs[0], lambda content: content["facts"].update(note="checked"))
+    assert Run.open(runs[0]).results.facts["note"] == "checked"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_file_of_another_run_is_refused(file: str, problem: str, runs: tuple[P
     shutil.copy(runs[1] / file, runs[0] / file)
     run = Run.open(runs[0])
     with pytest.raises(AssayError, match=re.escape(problem)):
-        (run.results, [*run.sample_batches("sums")])
+        (lm_eval_layout(run.results), [*run.sample_batches("sums")])
 
 
 def test_a_journal_of_another_run_is_refused_and_stays_as_it_is(runs: tuple[Path, Path], tasks: Path) -> None:

@@ -19,6 +19,7 @@ from assay.cli import main
 from assay.errors import AssayError
 from assay.exchange.archive import pack
 from assay.exchange.importers import import_runs
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.runs.lease import is_held
 from assay.runs.run import Run as RunReader
 from assay.viewer.app import Viewer
@@ -64,33 +65,42 @@ def pages(folder: Path) -> Mapping[str, str]:
 
 # ---- what is said
 
+
+def first_row(content: dict[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = content["tasks"]["sums"]["rows"][0]
+    return row
+
+
 DAMAGES: Mapping[str, Any] = {
-    "a row whose n is a mapping": lambda content: content["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(
-        n={}
+    "a row whose n is a mapping": lambda content: first_row(content).update(n={}),
+    "a number as a task": lambda content: content["tasks"].update(sums=3),
+    "no tasks": lambda content: content.update(tasks=None),
+    "an interval of one": lambda content: first_row(content).update(interval=[1]),
+    "a value that is a text": lambda content: first_row(content).update(value="much"),
+    "a row without a metric": lambda content: first_row(content).pop("metric"),
+    "rows that are no list": lambda content: content["tasks"]["sums"].update(rows={}),
+    "shares of nothing": lambda content: content["groups"]["both"]["rows"][0].update(shares=[["sums"]]),
+    "tokens that are hidden": lambda content: content["usage"].update(tokens="***"),
+    "a usage that is a text": lambda content: content.update(usage="much"),
+    "a group within itself": lambda content: content["groups"]["both"].update(members=["both"]),
+    "two groups within each other": lambda content: (
+        content["groups"]["both"].update(members=["a"]),
+        content["groups"].update(a={"alias": "a", "members": ["both"], "rows": None}),
     ),
-    "a number as a row": lambda content: content["results"].update(sums=3),
-    "no results": lambda content: content.update(results=None),
-    "an interval of one": lambda content: content["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(
-        interval=[1]
+    "invalid members": lambda content: content["groups"]["both"].update(members=[["x"]]),
+    "an invalid time": lambda content: content["facts"].update(date=1e300),
+    "invalid directions": lambda content: content["tasks"]["sums"].update(directions=3),
+    "invalid settings": lambda content: content["tasks"]["sums"].update(config=[1]),
+    "a task without its alias": lambda content: content["tasks"]["sums"].pop("alias"),
+    "a count that is a text": lambda content: content["tasks"]["sums"].update(scored="5"),
+    "something far too deep": lambda content: content["tasks"]["sums"]["config"].update(
+        x=json.loads("[" * 300 + "]" * 300)
     ),
-    "tokens that are hidden": lambda content: content["assay"]["account"].update(tokens="***"),
-    "an account that is a text": lambda content: content["assay"].update(account="much"),
-    "a group within itself": lambda content: content["group_subtasks"].update(both=["both"]),
-    "two groups within each other": lambda content: content["group_subtasks"].update(both=["a"], a=["both"]),
-    "invalid members": lambda content: content["group_subtasks"].update(both=[["x"]]),
-    "an invalid time": lambda content: content.update(date=1e300),
-    "invalid directions": lambda content: content["higher_is_better"].update(sums=3),
-    "invalid settings": lambda content: content["configs"].update(sums=[1]),
-    "a failure without its reasons": lambda content: content["assay"]["tasks"]["sums"].pop("reasons"),
-    "a count that is a text": lambda content: content["n-samples"]["sums"].update(effective="5"),
-    "something far too deep": lambda content: content["configs"]["sums"].update(x=json.loads("[" * 300 + "]" * 300)),
 }
 
 
 def damage(run: Path, name: str) -> Path:
-    results = run_world.results(run)
-    DAMAGES[name](results)
-    (run / "results.json").write_text(json.dumps(results))
+    run_world.change_results(run, DAMAGES[name])
     return run
 
 
@@ -100,7 +110,7 @@ def test_a_damaged_run_is_reported_with_its_file_and_the_place_in_it(
 ) -> None:
     run = damage(copied(good, tmp_path_factory), name)
     with pytest.raises(AssayError, match=r"results\.json.*damaged: \S+ (must be|is a member|is missing|is nested)"):
-        assert RunReader.open(run).results
+        assert lm_eval_layout(RunReader.open(run).results)
     for command in (["report", run, "--format", "md"], ["compare", run.parent / "good", run], ["samples", run],
                     ["export", run, "--to", "parquet", "-o", run.parent / "x"], ["pack", run, "-o", run.parent / "x.zip"]):  # fmt: skip
         assert main([str(each) for each in command]) == 2
@@ -146,7 +156,7 @@ def test_an_invalid_lock_file_is_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "manifest", [b"", b"{", b"[]", b'"x"', b'{"format": 2, "tasks": 3}', b'{"format": 2, "created": "x"}']
+    "manifest", [b"", b"{", b"[]", b'"x"', b'{"format": 3, "tasks": 3}', b'{"format": 3, "created": "x"}']
 )
 def test_a_run_is_not_begun_in_a_folder_whose_manifest_is_damaged_but_moves_it_aside_if_asked(
     manifest: bytes, tasks: Path, output: Path
@@ -165,7 +175,7 @@ def test_a_run_is_not_begun_in_a_folder_whose_manifest_is_damaged_but_moves_it_a
 
 def test_files_of_another_format_are_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format": 7, "tasks": []}')
-    with pytest.raises(AssayError, match="it has format 7, and this version of assay reads format 2"):
+    with pytest.raises(AssayError, match="it has format 7, and this version of assay reads format 3"):
         RunReader.open(tmp_path)
 
 
@@ -206,7 +216,7 @@ def test_an_archive_that_cannot_be_read_is_refused_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("file", "change"),
     [("results.json", lambda content: content.clear()), ("manifest.json", lambda content: content.clear()),
-     ("scored/001/results.json", lambda content: content.update(results=3)), ("scored/001/manifest.json", lambda content: content.clear()),
+     ("scored/001/results.json", lambda content: content.update(tasks=3)), ("scored/001/manifest.json", lambda content: content.clear()),
      ("manifest.json", lambda content: content.update(tasks=3))],
 )  # fmt: skip
 def test_an_archive_of_a_run_that_has_not_ended_or_is_damaged_leaves_nothing(
@@ -243,7 +253,7 @@ def test_samples_of_lm_evals_with_numbers_that_json_does_not_have_are_imported(t
     line = {"doc_id": 0, "doc": {"q": "1+1", "odd": float("nan")}, "target": "2", "resps": [["2"]], "filtered_resps": ["2"],
             "arguments": {"gen_args_0": {"arg_0": "1+1", "arg_1": {}}}, "filter": "none", "metrics": ["acc"], "acc": 1.0}  # fmt: skip
     (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n")
-    assert import_runs([tmp_path], tmp_path / "run")["results"]["t"]["acc,none"] == 1.0
+    assert lm_eval_layout(import_runs([tmp_path], tmp_path / "run"))["results"]["t"]["acc,none"] == 1.0
     (tmp_path / "samples_t.jsonl").write_text(json.dumps(line) + "\n{NaN\n")
     with pytest.raises(AssayError, match=r"samples_t\.jsonl:2:1: invalid JSON"):
         import_runs([tmp_path], tmp_path / "other")
@@ -253,7 +263,10 @@ def test_runs_of_every_kind_are_in_the_layout(write: Write, tmp_path: Path) -> N
     tasks = write({**run_world.FILES, "both.yaml": GROUP})
     for name, options in {"shard": {"shard": "1/2"}, "asked": {"predict_only": True}, "few": {"limit": 1}}.items():
         run_world.run(RecordingModel(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
-        assert RunReader.open(tmp_path / name).results["results"] and RunReader.open(tmp_path / name).manifest["tasks"]
+        assert (
+            lm_eval_layout(RunReader.open(tmp_path / name).results)["results"]
+            and RunReader.open(tmp_path / name).manifest["tasks"]
+        )
 
 
 # ---- many runs, each bad in another way
@@ -296,16 +309,16 @@ def held(**lock: Any) -> Callable[[Path], object]:
 BAD_RUNS: dict[str, Callable[[Path], object]] = {
     "empty_results": content("results.json", b""), "null_results": content("results.json", b"null"),
     "list_results": content("results.json", b"[]"), "number_results": content("results.json", b"5"),
-    "torn_results": content("results.json", b'{"results": {"sums"'), "binary_results": content("results.json", b"\xff\0" * 99),
+    "torn_results": content("results.json", b'{"tasks": {"sums"'), "binary_results": content("results.json", b"\xff\0" * 99),
     "other_results": content("results.json", b'{"loss": 3}'), "empty_object": content("results.json", b"{}"),
-    "nan_results": content("results.json", b'{"results": {"sums": {"acc,none": NaN}}}'),
-    "null_tasks": changed("results.json", results=None), "number_tasks": changed("results.json", results=5),
-    "number_configs": changed("results.json", configs=5), "text_config": changed("results.json", config="x"),
-    "list_directions": changed("results.json", higher_is_better=[1]), "number_groups": changed("results.json", groups=5),
+    "nan_results": content("results.json", b'{"tasks": {"sums": {"scored": NaN}}}'),
+    "null_tasks": changed("results.json", tasks=None), "number_tasks": changed("results.json", tasks=5),
+    "number_facts": changed("results.json", facts=5), "text_config": changed("results.json", config="x"),
+    "list_status": changed("results.json", status=[1]), "number_groups": changed("results.json", groups=5),
     "no_results": instead("results.json", lambda path: None), "folder_results": instead("results.json", Path.mkdir),
     "loop_results": instead("results.json", link("results.json")), "dangling_results": instead("results.json", link("gone")),
     "empty_manifest": content("manifest.json", b""), "null_manifest": content("manifest.json", b"null"),
-    "list_manifest": content("manifest.json", b"[1]"), "torn_manifest": content("manifest.json", b'{"format": 2, '),
+    "list_manifest": content("manifest.json", b"[1]"), "torn_manifest": content("manifest.json", b'{"format": 3, '),
     "other_format": changed("manifest.json", format=99), "text_format": changed("manifest.json", format="two"),
     "list_of_tasks": changed("manifest.json", tasks=[1]), "mapping_status": changed("manifest.json", status={"a": 1}),
     "far_time": changed("manifest.json", created=1e30), "text_time": changed("manifest.json", created="today"),
@@ -450,7 +463,7 @@ BAD_ARCHIVES: dict[str, tuple[Callable[[Path, Members], object], str]] = {
     "password": (with_bytes(8, b"\x01"), "encrypted"), "method": (with_bytes(10, b"\x63"), "compression method"), "sizes": (with_bytes(24, b"\x05\0\0\0"), "cannot be unpacked"),
     "note_list": (with_note(files=[1]), "differs from what was packed"), "note_text": (with_note(files="x"), "differs from what was packed"),
     "note_empty": (with_note(files=None), "differs from what was packed"), "note_numbers": (with_note(files={"results.json": 5}), "differs from what was packed"),
-    "null_results": (with_file("results.json", b"null"), "results.json: the file is damaged"), "no_numbers": (with_file("results.json", b'{"results": null}'), "results.json"),
+    "null_results": (with_file("results.json", b"null"), "results.json: the file is damaged"), "no_numbers": (with_file("results.json", b'{"tasks": null}'), "results.json"),
     "null_manifest": (with_file("manifest.json", b"null"), "manifest.json: the file is damaged"), "no_manifest": (with_file("manifest.json", b"{}"), "holds no run"),
     "newer": (with_file("manifest.json", b'{"format": 99}'), "format 99"), "empty_samples": (with_file("samples/sums.parquet", b""), "sums.parquet: the samples cannot be read"),
     "junk_samples": (with_file("samples/sums.parquet", b"junk" * 9), "sums.parquet: the samples cannot be read"),

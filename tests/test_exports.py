@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import run_world
-from assay import simple_evaluate
+from assay import Run, ScoreKey, simple_evaluate
+from assay.cli import main
 from assay.errors import AssayError
 from assay.exchange.archive import write_archive
 from assay.exchange.exporters import export
@@ -96,9 +97,8 @@ def test_a_log_for_inspect_has_its_members_and_our_numbers(tasks: Path, output: 
 
 def test_an_incomplete_task_is_not_a_success_in_inspects_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(failing={"3*3="}), tasks, output)
-    loaded = json.loads((output / "results.json").read_text())
-    loaded["assay"]["tasks"]["colours"] |= {"incomplete": True, "not_asked": 2}
-    (output / "results.json").write_text(json.dumps(loaded))
+    changes = {"is_incomplete": True, "not_asked": 2}
+    run_world.change_results(output, lambda content: content["tasks"]["colours"].update(changes))
     sums, colours = (members(path)["header.json"] for path in export(output, "inspect", tmp_path / "logs"))
     assert (sums["status"], sums["error"]["message"]) == (
         "error",
@@ -237,3 +237,35 @@ def test_a_tracker_that_is_not_installed_is_reported(
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(AssayError, match=rf"\[{name}\]'"):
             export(output, name)
+
+
+def test_a_run_writes_lm_evals_files_beside_it(tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    place = ["--include_path", str(tasks)]
+    command = ["run", "--model", "dummy", "--tasks", "sums", *place, "--output_path", str(out)]
+    assert main([*command, "--export", "lm-eval", "--export", "parquet"]) == 0
+    [results] = (out / "exports/lm-eval").rglob("results_*.json")
+    row = Run.open(out).results.row("sums", ScoreKey("exact_match", "none"))
+    assert row is not None
+    assert json.loads(results.read_text())["results"]["sums"]["exact_match,none"] == row.estimate.value
+    assert (out / "exports/parquet/numbers.parquet").is_file()
+    assert f"lm-eval: {results}" in capsys.readouterr().out
+
+
+def test_an_unknown_exporter_is_refused_before_the_run(
+    tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "run",
+        "--model",
+        "dummy",
+        "--tasks",
+        "sums",
+        "--include_path",
+        str(tasks),
+        "--output_path",
+        str(tmp_path / "r"),
+    ]
+    assert main([*command, "--export", "lm-evil"]) == 2
+    assert "did you mean 'lm-eval'" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()

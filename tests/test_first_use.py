@@ -24,6 +24,7 @@ from assay.evaluation.verify import _remarks
 from assay.exchange.archive import pack, unpack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.models.load import check_generation, load_model
 from assay.models.local.embedded import BUNDLED, Embedded
@@ -58,7 +59,7 @@ def test_a_group_that_is_exported_and_imported_is_of_as_many_documents(
     if not has_counts:
         del loaded["groups"]["all"]["sample_count"]
     Path(results).write_text(json.dumps(loaded))
-    imported = import_runs([tmp_path / "files"], tmp_path / "back")
+    imported = lm_eval_layout(import_runs([tmp_path / "files"], tmp_path / "back"))
     row = imported["assay"]["groups"]["all"]["rows"]["acc,none"]
     assert (row["value"], row["n"]) == (ACC, 2 * len(COLOURS))
     assert row["interval"] == pytest.approx(
@@ -75,7 +76,7 @@ def test_an_imported_group_number_that_is_not_the_mean_of_its_members_has_no_doc
     loaded = json.loads(Path(results).read_text())
     loaded["groups"]["all"] = {"alias": "all", "acc,none": 0.9, "acc_stderr,none": 0.1}
     Path(results).write_text(json.dumps(loaded))
-    imported = import_runs([tmp_path / "files"], tmp_path / "back")
+    imported = lm_eval_layout(import_runs([tmp_path / "files"], tmp_path / "back"))
     row = imported["assay"]["groups"]["all"]["rows"]["acc,none"]
     assert (row["value"], row["stderr"], row["n"], row["interval"]) == (0.9, 0.1, 0, None)
 
@@ -194,11 +195,11 @@ def test_an_archive_is_imported_again_into_its_folder_and_no_other_archive_is(
         return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in there.rglob("*") if path.is_file()}
 
     assert main(["import", str(archive), "-o", str(there)]) == 0
-    results, before = unpack(archive, there), state()
+    results, before = lm_eval_layout(unpack(archive, there)), state()
     assert results["results"] == run_world.results(output)["results"]
     assert main(["import", str(archive), "-o", str(there)]) == 0
     (there / "notes.json").write_text('{"note": "mine"}')
-    assert unpack(archive, there) == results
+    assert lm_eval_layout(unpack(archive, there)) == results
     (there / "notes.json").unlink()
     assert state() == before
     with pytest.raises(AssayError, match="the folder holds another run — choose a new folder"):

@@ -24,6 +24,7 @@ from tests.run_world import journal, start
 
 import assay
 from assay.errors import ConfigError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.fleet.replicas import Fleet
 from assay.fleet.wire import pack_requests, read_requests
 from assay.models.load import BACKENDS, load_model, load_tokenizer
@@ -181,7 +182,7 @@ def test_the_command_line_and_a_role_with_replicas_on_this_machine(tmp_path: Pat
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     here = assay.simple_evaluate("embedded", tasks=["first_steps_opposites"], limit=10)["results"]
-    assert assay.Run.open(tmp_path / "run").results["results"] == here
+    assert lm_eval_layout(assay.Run.open(tmp_path / "run").results)["results"] == here
     assert "ray" not in done.stderr.lower()
 
 

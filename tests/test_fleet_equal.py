@@ -1,11 +1,12 @@
 """A fleet of replicas gives what one process gives, to the byte: results, samples, journals; and is never there unasked."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import run_world
 
 pytest.importorskip("ray")
 
@@ -29,7 +30,7 @@ def pairs(nodes: RayNodes, tmp_path: Path) -> Pairs:
 def test_the_bundled_benchmark_is_byte_equal_on_four_replicas_of_two_nodes(pairs: Pairs) -> None:
     assert pairs.differing((*BUNDLED, "--limit", "4")) == []
     assert pairs.responses > 15 * 4  # of all tasks
-    results = json.loads((pairs.work / "run/results.json").read_text())
+    results = run_world.results(pairs.work / "run")
     assert len([name for name in results["results"] if name.startswith("first_steps_")]) >= 15
 
 
@@ -38,7 +39,7 @@ def test_a_graph_and_its_local_judge_are_byte_equal_on_two_replicas_each(pairs: 
     speakers, judges = pairs.askers["speaker"], pairs.askers["verdicts"]
     assert (len(speakers), len(judges), speakers & judges) == (2, 2, set())
     assert pairs.responses == 3 * RECORDS
-    row = json.loads((pairs.work / "run/results.json").read_text())["results"]["capitals"]
+    row = run_world.results(pairs.work / "run")["results"]["capitals"]
     assert row["exact_match,none"] == pytest.approx(sum(said(n) == CAPITAL for n in range(RECORDS)) / RECORDS)
     assert 0 < row["llm_judge,none"] < 1
 

@@ -16,6 +16,7 @@ from assay import Scripted
 from assay.config.run import RunConfig
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.options import task_manager
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.scoring.sandbox import obstacle
 from small_runs import says, write_task
 
@@ -134,7 +135,7 @@ def test_helper_files_travel_with_the_task(cluster: Any, tmp_path: Path) -> None
         shutil.rmtree(tmp_path / "tasks", ignore_errors=True)  # as on a node that does not share this disk
         return "aa"
 
-    results = execute(prepare_run(config, task_manager(config), Scripted(generate=answer))).results
+    results = lm_eval_layout(execute(prepare_run(config, task_manager(config), Scripted(generate=answer))).results)
     assert results["results"]["t"]["points,none"] == 1.5
     assert "here" not in where(log)
 

@@ -18,6 +18,7 @@ from assay.evaluation.answers import imported, is_known, without_paths
 from assay.evaluation.merge import merge
 from assay.exchange.archive import pack
 from assay.exchange.importers import import_runs
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.runs.signature import is_signed_by_user
 from run_world import manifest, results
@@ -119,7 +120,7 @@ def refused(world: World, run: Path, options: ScoreOptions | None = None) -> str
 
 def test_a_run_that_was_made_here_is_scored_with_the_folders_it_names(world: World, tmp_path: Path) -> None:
     assert is_signed_by_user(manifest(world.run))
-    assert score(world.run).results["results"]["sums"]["points,none"] == 0.5
+    assert lm_eval_layout(score(world.run).results)["results"]["sums"]["points,none"] == 0.5
     assert world.was_loaded
     shutil.move(world.run, tmp_path / "elsewhere")  # it is the same run, wherever it is put
     score(tmp_path / "elsewhere")
@@ -132,13 +133,13 @@ def test_a_task_that_was_asked_for_by_its_path_is_found_again_in_a_run_made_here
     path = {"file": "sums.yaml", "folder": "", "format of a file": "sums.yaml"}[named]
     output = world.run.with_name("by_path")
     evaluate(world, str(world.tasks / path), output, include_path=None)
-    assert score(output).results["results"]["sums"]["points,none"] == 0.5
+    assert lm_eval_layout(score(output).results)["results"]["sums"]["points,none"] == 0.5
     archive = pack(output, world.run.with_name("p.zip")).path
     import_runs([archive], world.run.with_name("there"))
     world.canary.unlink()
     assert str(world.tasks) in refused(world, world.run.with_name("there")).replace("~", str(Path.home()))
     scores = score(world.run.with_name("there"), ScoreOptions(include_path=[str(world.tasks)]))
-    assert scores.results["results"]["sums"]["points,none"] == 0.5
+    assert lm_eval_layout(scores.results)["results"]["sums"]["points,none"] == 0.5
 
 
 def test_an_archive_that_was_imported_runs_no_code_of_its_sender(world: World, tmp_path: Path, run_assay: Any) -> None:
@@ -262,7 +263,7 @@ def test_samples_files_of_lm_evals_name_tasks_and_no_files(
     monkeypatch.chdir(world.tasks)
     refused(world, logged)
     scores = score(logged / "samples_sums.yaml.jsonl", ScoreOptions(tasks=["sums"], include_path=["."]))
-    assert (scores.results["results"]["sums"]["points,none"], world.was_loaded) == (1.0, True)
+    assert (lm_eval_layout(scores.results)["results"]["sums"]["points,none"], world.was_loaded) == (1.0, True)
 
 
 def test_tasks_of_an_imported_run_are_looked_up_by_name_only(world: World, tmp_path: Path) -> None:
@@ -278,7 +279,7 @@ def test_a_foreign_run_of_tasks_that_are_known_here_is_scored_without_asking(tmp
     )
     simple_evaluate(model, tasks=["first_steps_differences"], limit=2, output_path=str(tmp_path / "run"))
     import_runs([pack(tmp_path / "run", tmp_path / "p.zip").path], tmp_path / "there")
-    assert score(tmp_path / "there").results["results"] == results(tmp_path / "run")["results"]
+    assert lm_eval_layout(score(tmp_path / "there").results)["results"] == results(tmp_path / "run")["results"]
 
 
 def test_shards_that_were_made_elsewhere_are_merged_with_folders_that_are_given(world: World, tmp_path: Path) -> None:
@@ -293,10 +294,10 @@ def test_shards_that_were_made_elsewhere_are_merged_with_folders_that_are_given(
     with pytest.raises(AssayError, match=ASKS):
         merge(tmp_path / "whole", parts)
     assert not world.was_loaded and not (tmp_path / "whole").exists()
-    result = merge(tmp_path / "whole", parts, include_path=[str(world.tasks)])
+    result = lm_eval_layout(merge(tmp_path / "whole", parts, include_path=[str(world.tasks)]))
     assert result["results"]["sums"]["points,none"] == 0.5
     assert manifest(tmp_path / "whole")["options"]["include_path"] == [str(world.tasks)]
-    assert score(tmp_path / "whole").results["results"]["sums"]["points,none"] == 0.5
+    assert lm_eval_layout(score(tmp_path / "whole").results)["results"]["sums"]["points,none"] == 0.5
 
 
 def test_ones_consent_to_run_code_is_not_anothers() -> None:

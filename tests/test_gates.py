@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import run_world
 from assay.cli import main
 from assay.comparison.compare import compare
 from assay.comparison.comparison import Comparison
@@ -145,9 +146,7 @@ def test_a_run_that_is_begun_again_is_refused_and_one_that_was_stopped_passes_no
 
 def test_documents_that_were_not_asked_leave_a_gate_open(tmp_path: Path) -> None:
     runs = two_runs(tmp_path, [1, 0] * 100, [1, 0] * 100)
-    results = json.loads((runs[1] / "results.json").read_text())
-    results["assay"]["tasks"]["t"]["not_asked"] = 50
-    (runs[1] / "results.json").write_text(json.dumps(results))
+    run_world.change_results(runs[1], lambda content: content["tasks"]["t"].update(not_asked=50))
     assert decided(compare(runs, gates=["x > -2pp"])) == {"t": "inconclusive"}
 
 

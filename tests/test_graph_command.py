@@ -1,11 +1,11 @@
 """`assay run` with graphs: SyGra's names, flags and files."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import run_world
 from graph_world import RECORDS, the_file, write_graph
 from serving import TALKING, Servers, fetched
 
@@ -134,7 +134,7 @@ def test_a_graph_is_a_member_of_a_group_beside_another_task(tmp_path: Path, talk
     )
     ended = run_assay("run", "--tasks", "both", "--include_path", folder, "--output_path", "out", *flags(talking))
     assert ended.returncode == 0, ended.stderr
-    loaded = json.loads((tmp_path / "out/results.json").read_text())
+    loaded = run_world.results(tmp_path / "out")
     # the other task compares whole JSON answers with bare words: all four are wrong
     assert loaded["results"]["my_graph"]["exact_match,none"] == 0.75
     assert loaded["results"]["other"]["exact_match,none"] == 0.0

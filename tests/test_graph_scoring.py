@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import assay
+import run_world
 from assay.evaluation.merge import merge
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from graph_world import CLASSIFICATION, RECORDS, the_file, write_graph
 from run_world import sample_rows
@@ -63,7 +65,7 @@ def test_changed_aggregators_are_applied_to_the_records_that_are_there(
     assert len(fetched(talking, "/log")) == asked
     assert "share" in ended.stdout
     assert "graph_post_process changed" not in ended.stderr  # that is what scoring again is for
-    loaded = json.loads((tmp_path / "out/scored/001/results.json").read_text())
+    loaded = run_world.results(tmp_path / "out/scored/001")
     row = loaded["results"][NAME]
     assert (row["accuracy.accuracy,none"], row["share.accuracy,none"], row["exact_match,none"]) == (0.75, 0.75, 0.75)
     # right: Paris, rome, Bern; given: Paris, rome, Oslo, Bern: three of five classes with an F1 of 1, two with one of 0
@@ -90,7 +92,7 @@ def test_nothing_changes_where_nothing_was_changed(tmp_path: Path, run: Run, run
     ended = run_assay("score", "out")
     assert ended.returncode == 0, ended.stderr
     assert "no number changed" in ended.stdout
-    before, after = (json.loads((tmp_path / at / "results.json").read_text()) for at in ("out", "out/scored/001"))
+    before, after = (run_world.results(tmp_path / at) for at in ("out", "out/scored/001"))
     assert before["results"] == after["results"]
     assert before["assay"]["tasks"] == after["assay"]["tasks"]
 
@@ -214,7 +216,7 @@ def test_merged_shards_of_a_graph_are_the_run_that_was_not_sharded(tmp_path: Pat
     for number, part in enumerate(parts, 1):
         assay.simple_evaluate(scripted(), tasks=[str(folder)], output_path=str(part), shard=f"{number}/{of}")
     assert not (tmp_path / "sink.jsonl").exists()  # a part of the records is not a copy of the output
-    merged = merge(tmp_path / "merged", parts[::-1])
+    merged = lm_eval_layout(merge(tmp_path / "merged", parts[::-1]))
     assert merged["results"] == whole["results"]
     assert merged["assay"]["tasks"] == whole["assay"]["tasks"]
     [own] = whole["assay"]["tasks"].values()
@@ -254,5 +256,5 @@ def test_two_post_processors_of_a_class_have_a_report_each(tmp_path: Path, run: 
     [second], [first] = (the_file(tmp_path / "out", f"MetricCollatorPostProcessor_{n}*.json") for n in ("2_", "20"))
     assert set(first["results"]) == {"accuracy"}
     assert set(second["results"]) == {"share", "f1_score"}
-    rows = json.loads((tmp_path / "out/results.json").read_text())["results"][NAME]
+    rows = run_world.results(tmp_path / "out")["results"][NAME]
     assert {"accuracy,none", "MetricCollatorPostProcessor_2.accuracy,none"} <= set(rows)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
+import run_world
 from assay import TaskManager, simple_evaluate
 from assay.errors import ConfigError
 from assay.models import Scripted
@@ -127,7 +128,7 @@ def test_no_template_stops_or_fills_the_machine_and_each_is_reported_with_its_pl
             words,
             lines,
         )
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    results = run_world.results(tmp_path / "run")
     assert list(results["results"]) == ["fine"]
 
 

@@ -21,6 +21,7 @@ from assay.exchange.archive import write_archive
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
 from assay.exchange.inspect.log_file import member, with_attachments
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
 from run_world import ACC, EXACT_MATCH, RecordingModel, sample_rows
@@ -43,19 +44,19 @@ def test_lm_evals_files_become_a_run_that_is_scored_again_to_the_same_numbers(
     name: str, synthetic: Path, tmp_path: Path
 ) -> None:
     [theirs] = [json.loads(path.read_text()) for path in (HERE / "logged" / name).glob("results_*.json")]
-    imported = import_runs([HERE / "logged" / name], tmp_path / "run")
+    imported = lm_eval_layout(import_runs([HERE / "logged" / name], tmp_path / "run"))
     assert imported["results"].keys() == theirs["results"].keys()
     for task in theirs["results"]:
         assert values(imported, task) == pytest.approx(values(theirs, task), rel=1e-12)
     again = score(tmp_path / "run", ScoreOptions(include_path=[str(synthetic)], compat="lm-eval"))
-    assert again.results["results"].keys() == theirs["results"].keys()
+    assert lm_eval_layout(again.results)["results"].keys() == theirs["results"].keys()
     for task in theirs["results"]:
-        assert values(again.results, task) == pytest.approx(values(theirs, task), rel=1e-12)
-    assert again.results["assay"]["scored"]["changed"] == {}
+        assert values(lm_eval_layout(again.results), task) == pytest.approx(values(theirs, task), rel=1e-12)
+    assert lm_eval_layout(again.results)["assay"]["scored"]["changed"] == {}
 
 
 def test_numbers_that_are_means_of_documents_have_intervals_and_lm_evals_errors(tmp_path: Path) -> None:
-    imported = import_runs([HERE / "logged/synth_wino"], tmp_path / "run")
+    imported = lm_eval_layout(import_runs([HERE / "logged/synth_wino"], tmp_path / "run"))
     row = imported["assay"]["tasks"]["synth_wino"]["rows"]["acc,none"]
     assert row["value"] == pytest.approx(1 / 3)
     assert row["stderr"] == pytest.approx(1 / 3)  # √(2/9 / 2), of three documents
@@ -63,7 +64,7 @@ def test_numbers_that_are_means_of_documents_have_intervals_and_lm_evals_errors(
 
 
 def test_a_group_of_lm_evals_keeps_its_number(tmp_path: Path) -> None:
-    imported = import_runs([HERE / "logged/synth_mmlu5"], tmp_path / "run")
+    imported = lm_eval_layout(import_runs([HERE / "logged/synth_mmlu5"], tmp_path / "run"))
     [theirs] = [json.loads(path.read_text()) for path in (HERE / "logged/synth_mmlu5").glob("results_*.json")]
     [group] = imported["groups"]
     assert values(imported, group) == pytest.approx(values(theirs, group))
@@ -85,7 +86,7 @@ SUMS = {"a": (1.0, [1, 1]), "b": (0.5, [1, 0]), "c": (0.5, [0, 1])}
 
 
 def test_an_inspect_log_is_imported_with_its_numbers(tmp_path: Path) -> None:
-    imported = import_runs([INSPECT / "sums.eval"], tmp_path / "run")
+    imported = lm_eval_layout(import_runs([INSPECT / "sums.eval"], tmp_path / "run"))
     row = imported["results"]["sums"]
     assert row["accuracy,match"] == pytest.approx(2 / 3)
     assert row["accuracy_stderr,match"] == pytest.approx(1 / 6)  # deviation √(1/12) of three, over √3
@@ -104,7 +105,7 @@ def test_an_inspect_log_is_imported_with_its_numbers(tmp_path: Path) -> None:
 
 
 def test_choices_of_inspects_have_their_right_one(tmp_path: Path) -> None:
-    imported = import_runs([INSPECT / "colours.eval"], tmp_path / "run")
+    imported = lm_eval_layout(import_runs([INSPECT / "colours.eval"], tmp_path / "run"))
     assert imported["results"]["colours"]["accuracy,choice"] == pytest.approx(1 / 3)
     rows = sample_rows(tmp_path / "run/samples/colours.parquet")
     assert [json.loads(row["gold"]) for row in rows] == [0, 1, 0]
@@ -114,7 +115,7 @@ def test_choices_of_inspects_have_their_right_one(tmp_path: Path) -> None:
 
 def test_epochs_that_are_put_together_in_two_ways_have_two_numbers(tmp_path: Path) -> None:
     """Right are 1 and 0, 1 and 1, 0 and 0 of three samples; another scorer leaves the first of them out."""
-    imported = import_runs([INSPECT / "talks.eval"], tmp_path / "run")
+    imported = lm_eval_layout(import_runs([INSPECT / "talks.eval"], tmp_path / "run"))
     row, rows = imported["results"]["talks"], imported["assay"]["tasks"]["talks"]["rows"]
     assert (row["accuracy,match"], row["accuracy_at_least_1,match"]) == (0.5, pytest.approx(2 / 3))
     assert rows["accuracy_at_least_1,match"]["stderr"] == pytest.approx(1 / 3)
@@ -131,9 +132,9 @@ def test_a_log_is_read_however_it_is_packed(tmp_path: Path) -> None:
         assert {about.compress_type for about in file.infolist()} == {93}  # zstd, which Inspect writes
     write_archive(tmp_path / "sums.eval", packed.items())
     as_json(INSPECT / "sums.eval", tmp_path / "sums.json")
-    first = import_runs([INSPECT / "sums.eval"], tmp_path / "a")
+    first = lm_eval_layout(import_runs([INSPECT / "sums.eval"], tmp_path / "a"))
     for name in ("sums.eval", "sums.json"):
-        assert import_runs([tmp_path / name], tmp_path / f"run-{name}")["assay"] == first["assay"]
+        assert lm_eval_layout(import_runs([tmp_path / name], tmp_path / f"run-{name}"))["assay"] == first["assay"]
 
 
 def cancelled(name: str, value: Any) -> Any:
@@ -149,7 +150,7 @@ def test_a_log_that_was_cancelled_is_an_incomplete_run(packed: str, tmp_path: Pa
     log = log if packed == "eval" else as_json(log, tmp_path / "x.json")
     ended = run_assay("import", log, "-o", tmp_path / "run")
     assert (ended.returncode, "ended early: colours: cancelled: interrupted\n" in ended.stderr) == (1, True)
-    account = json.loads((tmp_path / "run/results.json").read_text())["assay"]
+    account = run_world.results(tmp_path / "run")["assay"]
     reasons = {"the sample is not in the log, which ended with cancelled: interrupted": 1}
     assert (account["status"], account["tasks"]["colours"]["reasons"]) == ("incomplete", reasons)
     assert (account["tasks"]["colours"]["documents"], account["tasks"]["colours"]["scored"]) == (3, 2)
@@ -168,7 +169,7 @@ def test_missing_samples_without_ids_are_reported_by_their_count(limit: Any, lac
         return value
 
     log = changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", without_ids)
-    account = import_runs([log], tmp_path / "run")["assay"]
+    account = lm_eval_layout(import_runs([log], tmp_path / "run"))["assay"]
     assert account["tasks"]["colours"].get("not_asked", 0) == lacking
     assert account["status"] == ("incomplete" if lacking else "complete")
 
@@ -179,9 +180,9 @@ def test_an_error_at_the_end_of_a_log_is_reported_though_all_samples_are_there(t
             value["status"] = "error"
         return value if name != "samples/3_epoch_1.json" else {**value, "scores": None}
 
-    account = import_runs([changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", failed)], tmp_path / "run")[
-        "assay"
-    ]
+    account = lm_eval_layout(
+        import_runs([changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", failed)], tmp_path / "run")
+    )["assay"]
     assert (account["status"], account["ended"]) == ("incomplete", "colours: error")
     assert account["incomplete"] == ["colours"]
     assert account["tasks"]["colours"]["reasons"] == {"not scored: error": 1}
@@ -189,10 +190,9 @@ def test_an_error_at_the_end_of_a_log_is_reported_though_all_samples_are_there(t
 
 def test_unanswered_requests_of_a_run_are_missing_after_the_import(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
-    loaded = json.loads((output / "results.json").read_text())
-    loaded["assay"]["tasks"]["sums"] |= {"documents": 5, "not_asked": 2}
-    (output / "results.json").write_text(json.dumps(loaded))
-    imported = import_runs([output], tmp_path / "brought")
+    changes = {"documents": 5, "not_asked": 2}
+    run_world.change_results(output, lambda content: content["tasks"]["sums"].update(changes))
+    imported = lm_eval_layout(import_runs([output], tmp_path / "brought"))
     assert (imported["assay"]["status"], imported["assay"]["tasks"]["sums"]["not_asked"]) == ("incomplete", 2)
 
 
@@ -208,7 +208,7 @@ def test_attachments_of_a_log_are_put_in_their_place() -> None:
 def test_a_run_is_exported_to_inspect_and_imported_without_loss(write: Write, output: Path, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, **TASKS})
     run_world.run(RecordingModel(failing={"3*3="}), folder, output)
-    back = import_runs(export(output, "inspect", tmp_path / "logs"), tmp_path / "back")
+    back = lm_eval_layout(import_runs(export(output, "inspect", tmp_path / "logs"), tmp_path / "back"))
     assert values(back, "sums") == values(run_world.results(output), "sums")
     ours, theirs = run_world.results(output)["assay"]["tasks"], json.loads(json.dumps(back["assay"]["tasks"]))
     for task in ("sums", "colours"):
@@ -216,7 +216,7 @@ def test_a_run_is_exported_to_inspect_and_imported_without_loss(write: Write, ou
         assert theirs[task]["failed"] == ours[task]["failed"]
         assert run_world.samples(tmp_path / "back", task) == run_world.samples(output, task)
     again = score(tmp_path / "back", ScoreOptions(include_path=[str(folder)]))
-    assert again.results["assay"]["scored"]["changed"] == {}
+    assert lm_eval_layout(again.results)["assay"]["scored"]["changed"] == {}
 
 
 def set_to_nothing(kind: str, name: str, value: Any) -> Any:
@@ -239,7 +239,7 @@ def test_an_exported_log_that_was_scored_again_has_the_new_numbers(
     [log] = export(output, "inspect", tmp_path / "logs")
     scored = changed_log(Path(log), tmp_path / "again.eval", partial(set_to_nothing, kind))
     import_runs([scored], tmp_path / "back")
-    row = json.loads((tmp_path / "back/results.json").read_text())["results"]["sums"]
+    row = run_world.results(tmp_path / "back")["results"]["sums"]
     first = sample_rows(tmp_path / "back/samples/sums.parquet")[0]["scores"]
     [reported] = [value for key, value in row.items() if key.startswith("exact_match,")]
     [of_first] = [value for key, value in first.items() if key.startswith("exact_match,")]
@@ -270,7 +270,7 @@ aggregate_metric_list:
 def test_imported_results_join_a_group(tmp_path: Path) -> None:
     (tmp_path / "both.yaml").write_text(GROUP)
     logs = [INSPECT / "sums.eval", INSPECT / "colours.eval"]
-    imported = import_runs(logs, tmp_path / "run", groups=[tmp_path / "both.yaml"])
+    imported = lm_eval_layout(import_runs(logs, tmp_path / "run", groups=[tmp_path / "both.yaml"]))
     row = imported["groups"]["both"]
     assert row["accuracy,match+choice"] == pytest.approx(0.5)  # (3 · 2/3 + 3 · 1/3) / 6
     assert row["accuracy_stderr,match+choice"] == pytest.approx(math.sqrt((1 / 6) ** 2 + (1 / 3) ** 2) / 2)
@@ -286,7 +286,9 @@ def test_a_run_of_assay_and_a_log_of_inspect_join_one_tree(tasks: Path, output: 
         "  - {metric: acc, name: worst, aggregation: min, missing: skip}\n"
         "  - {metric: accuracy, filter_list: match, missing: skip}\n"
     )
-    imported = import_runs([output, INSPECT / "sums.eval"], tmp_path / "joined", groups=[tmp_path / "all.yaml"])
+    imported = lm_eval_layout(
+        import_runs([output, INSPECT / "sums.eval"], tmp_path / "joined", groups=[tmp_path / "all.yaml"])
+    )
     assert imported["groups"]["ours"]["acc,none"] == ACC
     assert imported["groups"]["all"]["worst,none"] == ACC
     assert imported["groups"]["all"]["accuracy,match"] == pytest.approx(2 / 3)
@@ -295,7 +297,7 @@ def test_a_run_of_assay_and_a_log_of_inspect_join_one_tree(tasks: Path, output: 
 
 def test_an_imported_run_keeps_its_numbers(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output)
-    imported = import_runs([output], tmp_path / "joined")
+    imported = lm_eval_layout(import_runs([output], tmp_path / "joined"))
     assert values(imported, "sums") == {"exact_match,none": EXACT_MATCH}
     rows = run_world.results(output)["assay"]["tasks"]
     assert json.loads(json.dumps(imported["assay"]["tasks"]["sums"]["rows"])) == rows["sums"]["rows"]
@@ -357,7 +359,7 @@ def test_any_content_of_a_log_is_imported_or_refused(
         place[last] = data.draw(anything)
     (folder / "x.json").write_text(json.dumps(log))
     try:
-        imported = import_runs([folder / "x.json"], folder / "run")
+        imported = lm_eval_layout(import_runs([folder / "x.json"], folder / "run"))
     except AssayError:
         assert not (folder / "run").exists()
     else:

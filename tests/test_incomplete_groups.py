@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import run_world
 from assay import TaskManager, simple_evaluate
 from assay.comparison.compare import compare
 from assay.exchange.exporters import export_parquet
@@ -50,7 +52,7 @@ def with_group(folder: Path, scores: Scores, group: str, *missing: str) -> Path:
 
 
 def table_row(results: Mapping[str, Any], name: str) -> list[str]:
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in results_table(results).splitlines()]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in results_table(results.results).splitlines()]
     return next(cells for cells in lines if cells[0].removeprefix("- ") == name)
 
 
@@ -63,15 +65,14 @@ def test_a_lenient_group_of_which_a_task_could_not_be_run_has_no_number(tmp_path
     results = evaluated(folder, HALF, tmp_path / "run", compat=compat)
     row = table_row(results, "g")
     assert (row[6], row[10], row[11]) == ("–", "8 in 2 of 3 tasks", "0*")
-    written = json.loads((tmp_path / "run/results.json").read_text())
-    assert written["results"]["g"]["x,none"] is None
-    assert written["groups"]["g"]["x,none"] is None
+    written = run_world.results(tmp_path / "run")
+    assert [math.isnan(written[part]["g"]["x,none"]) for part in ("results", "groups")] == [True, True]
     own = written["assay"]["groups"]["g"]
     assert own["incomplete"] is True
     assert (own["tasks"], own["scored_tasks"], own["not_run"]) == (3, 2, ["v"])
     assert own["rows"]["x,none"]["value"] is None
     assert "2 of 3 tasks" in own["rows"]["x,none"]["reason"]
-    assert any(line.startswith("g: x,none: no number: 2 of 3 tasks") for line in table_footing(results))
+    assert any(line.startswith("g: x,none: no number: 2 of 3 tasks") for line in table_footing(results.results))
     assert written["results"]["t"]["x,none"] == 0.5
 
 
@@ -88,7 +89,7 @@ def test_groups_around_and_between_are_marked_too(tmp_path: Path, compat: str | 
     assert table_row(results, "inner")[6:11:4] == ["–", "0 in 0 of 1 tasks"]
     assert table_row(results, "plain")[6:12:4] == ["", "0 of 2 tasks"]
     assert table_row(results, "plain")[11] == "0*"
-    assert any(line == "incomplete: plain: 0 of 2 tasks (not run: v, w)" for line in table_footing(results))
+    assert any(line == "incomplete: plain: 0 of 2 tasks (not run: v, w)" for line in table_footing(results.results))
 
 
 @pytest.mark.parametrize("compat", LENIENT)
@@ -137,7 +138,7 @@ def test_a_member_with_some_failed_documents_leaves_a_number_that_is_marked(tmp_
     results = evaluated(folder, scores, compat=compat)
     row = table_row(results, "g")
     assert (row[6], row[10], row[11]) == (f"{8 / 11:.4f}", "11 in 1 of 3 tasks incomplete", "1*")
-    assert "incomplete: g: 1 of 3 tasks incomplete (incomplete: v)" in table_footing(results)
+    assert "incomplete: g: 1 of 3 tasks incomplete (incomplete: v)" in table_footing(results.results)
     assert results["assay"]["groups"]["g"]["incomplete"] is True
 
 

@@ -16,6 +16,7 @@ import pytest
 import run_world
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from exchange_world import INSPECT, TASKS
 from run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, RecordingModel
 
@@ -119,8 +120,8 @@ def test_an_exported_log_is_imported_from_inspect_as_it_was_or_as_it_was_scored_
     same, scored = str(tmp_path / "same.eval"), str(tmp_path / "scored.eval")
     ended = subprocess.run([PYTHON, "-c", AGAIN, log, same, scored], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert import_runs([same], tmp_path / "back")["results"]["sums"]["exact_match,none"] == EXACT_MATCH
-    assert import_runs([scored], tmp_path / "new")["results"]["sums"]["accuracy,exact_match"] == 0.0
+    assert lm_eval_layout(import_runs([same], tmp_path / "back"))["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+    assert lm_eval_layout(import_runs([scored], tmp_path / "new"))["results"]["sums"]["accuracy,exact_match"] == 0.0
 
 
 def test_inspects_commands_open_our_logs(tasks: Path, output: Path, tmp_path: Path) -> None:

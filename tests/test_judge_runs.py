@@ -129,6 +129,6 @@ def test_a_judged_run_is_scored_again_without_asking_the_judge(talking: str, tmp
     before = len(fetched(talking, "/log"))
     assert finish("-m", "assay", "score", str(output), "--metric", "exact_match", cwd=tmp_path) == 0
     assert len(fetched(talking, "/log")) == before
-    again = json.loads(next((output / "scored").rglob("results.json")).read_text())
+    again = results(next((output / "scored").rglob("results.json")).parent)
     assert again["results"]["t"]["llm_judge,none"] == results(output)["results"]["t"]["llm_judge,none"]
     assert again["results"]["t"]["exact_match,none"] == 0.0

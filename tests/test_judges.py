@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import assay
 from assay.errors import ConfigError
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.models.conversations import sent_messages
 from assay.records import Generate, Text
@@ -498,9 +499,9 @@ def test_a_judged_run_is_scored_again_with_the_verdicts_it_has(tmp_path: Path) -
     roles, output = {"judge": judge(say), "reward": reward}, tmp_path / "run"
     before = judged(tmp_path, ["10", "4", "odd", "gone"], roles, yaml, output_path=str(output))
     again = score(output)
-    assert rows(dict(again.results)) == rows(before)
+    assert rows(dict(lm_eval_layout(again.results))) == rows(before)
     assert rows(before)["llm_judge,none"] == pytest.approx((1 + 3 / 9) / 2)
-    assert again.results["assay"]["tasks"]["t"]["reasons"] == before["assay"]["tasks"]["t"]["reasons"]
+    assert lm_eval_layout(again.results)["assay"]["tasks"]["t"]["reasons"] == before["assay"]["tasks"]["t"]["reasons"]
     assert len(before["assay"]["tasks"]["t"]["reasons"]) == 2
     more = "filter_list: [{name: none, filter: [{function: uppercase}, {function: take_first}]}]\n"
     (tmp_path / "t.yaml").write_text((tmp_path / "t.yaml").read_text() + more)

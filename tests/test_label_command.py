@@ -121,23 +121,22 @@ def test_a_corrected_row_is_beside_the_judges_and_the_files_of_the_run_are_as_th
     labelled(folder)
     after = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert {name: data for name, data in after.items() if name != "labels.jsonl"} == before
-    rows = {row.name: row for row in Run.open(folder).rows("t").values()}
-    judge, people = rows["llm_judge,none"], rows["llm_judge_corrected,none"]
-    assert judge.value == pytest.approx(50 / 60)  # 40 right ones, and 10 of the 20 wrong ones, which are long
-    assert people.value is not None
-    assert people.low is not None
-    assert people.high is not None
-    assert people.low < 40 / 60 < people.high < 0.84
-    assert (people.n, people.higher_is_better) == (60, judge.higher_is_better)
+    rows = {row.metric: row for row in Run.open(folder).rows("t").values()}
+    judge, people = rows["llm_judge"], rows["llm_judge_corrected"]
+    assert judge.estimate.value == pytest.approx(50 / 60)  # 40 right ones, and 10 of the 20 wrong ones, which are long
+    assert people.estimate.value is not None
+    assert people.estimate.low is not None
+    assert people.estimate.high is not None
+    assert people.estimate.low < 40 / 60 < people.estimate.high < 0.84
+    assert (people.estimate.n, people.higher_is_better) == (60, judge.higher_is_better)
     capsys.readouterr()
     main(["runs", "show", str(folder)])
     shown = capsys.readouterr().out
-    assert re.search(rf"llm_judge_corrected\|.*\|{people.value:.4f}\|", shown)
-    about = Run.open(folder).results["assay"]["tasks"]["t"]["rows"]["llm_judge_corrected,none"]
-    assert (about["labels"], about["method"]) == (30, "ppi++")
+    assert re.search(rf"llm_judge_corrected\|.*\|{people.estimate.value:.4f}\|", shown)
+    assert (people.labels, people.estimate.method) == (30, "ppi++")
     assert main(["label", str(folder), "-n", "30", "-o", str(folder / "more.csv")]) == 2
     assert "60 documents have labels already" in capsys.readouterr().err
-    assert "by 30 labels of 60 documents" in str(Run.open(folder).results["assay"]["tasks"]["t"]["remarks"])
+    assert "by 30 labels of 60 documents" in str(Run.open(folder).results.tasks["t"].remarks)
 
 
 def test_a_group_of_judged_tasks_has_the_mean_of_their_corrected_values(folder: Path) -> None:
@@ -145,12 +144,12 @@ def test_a_group_of_judged_tasks_has_the_mean_of_their_corrected_values(folder: 
     opened = Run.open(folder)
     members = [opened.rows(task) for task in "tu"]
     [key] = [key for key in members[0] if key.metric == "llm_judge_corrected"]
-    values = [own[key].value or 0.0 for own in members]
+    values = [own[key].estimate.value or 0.0 for own in members]
     group = opened.rows("g")[key]
-    assert group.value == pytest.approx(sum(values) / 2)
-    assert group.influences == pytest.approx({("t", key): 0.5, ("u", key): 0.5})
-    assert group.stderr is not None
-    assert group.stderr < max(own[key].stderr or 0.0 for own in members)
+    assert group.estimate.value == pytest.approx(sum(values) / 2)
+    assert group.slopes == pytest.approx({("t", key): 0.5, ("u", key): 0.5})
+    assert group.estimate.stderr is not None
+    assert group.estimate.stderr < max(own[key].estimate.stderr or 0.0 for own in members)
 
 
 def test_a_group_with_a_member_without_labels_is_not_corrected(folder: Path, tmp_path: Path) -> None:
@@ -298,7 +297,7 @@ def test_labels_are_on_the_judges_scale_and_a_damaged_file_of_them_is_refused(
     assert main(["label", str(tmp_path / "run"), "--import", str(tmp_path / "l.csv")]) == 0
     row = {key.metric: row for key, row in Run.open(tmp_path / "run").rows("t").items()}["llm_judge_corrected"]
     alone = estimate([0] * 6 + [1] * 6)
-    assert (row.value, row.interval) == (0.5, pytest.approx((alone.low, alone.high)))
+    assert (row.estimate.value, row.estimate.interval) == (0.5, pytest.approx((alone.low, alone.high)))
     path = tmp_path / "run/labels.jsonl"
     data = path.read_bytes()
     for place in range(0, len(data), 41):  # a changed bit anywhere is noticed
@@ -326,7 +325,7 @@ def test_labels_about_other_answers_are_left_out_and_the_others_stay(folder: Pat
     same = [number for number in range(15) if answers(str(number), {}, 0) == "right"]
     opened = Run.open(other)
     assert sorted(opened.labels["t"].labels) == same
-    assert f"{60 - len(same)} labels are left out" in str(opened.summary("t")["remarks"])
+    assert f"{60 - len(same)} labels are left out" in str(opened.results.tasks["t"].remarks)
 
 
 def test_labels_of_two_people_are_kept_apart_averaged_and_compared(
@@ -394,7 +393,7 @@ def test_any_metric_with_bounds_can_be_checked_by_people(tmp_path: Path, capsys:
     (tmp_path / "l.csv").write_text("id,label\n" + "".join(f"{n},{int(n % 3 > 0)}\n" for n in range(20)))
     assert main(["label", str(tmp_path / "run"), "--metric", "exact_match", "--import", str(tmp_path / "l.csv")]) == 0
     row = {key.metric: row for key, row in Run.open(tmp_path / "run").rows("t").items()}["exact_match_corrected"]
-    assert row.value == pytest.approx(13 / 20)  # all are labelled, so it is the mean label
+    assert row.estimate.value == pytest.approx(13 / 20)  # all are labelled, so it is the mean label
     assert main(["label", str(tmp_path / "run"), "--metric", "bleu"]) == 2
     assert main(["label", str(tmp_path / "run"), "--task", "tt"]) == 2
     assert "did you mean 't'?" in capsys.readouterr().err

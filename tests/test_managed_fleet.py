@@ -1,6 +1,5 @@
 """`--serve` with Ray: servers on two nodes, one killed, a node lost, GPUs, and a driver that is killed."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 import assay
+import run_world
 from assay.config.run import RunConfig
 from assay.errors import AssayError
 from assay.fleet.cluster import connected
@@ -73,7 +73,7 @@ def test_the_server_of_a_lost_node_is_started_on_a_node_that_joins(cluster: Any,
     until(lambda: len(world.logged("start")) == 6)
     assert process.communicate()[1].count("restart of 5 servers during the run: its Ray actor or its node ended") == 1
     cluster.remove_node(joined)
-    results = json.loads((world.output / "results.json").read_text())
+    results = run_world.results(world.output)
     assert results["results"]["t"]["exact_match,none"] == 1.0
     assert results["assay"]["servers"] == {
         "count": 5, "restarts": 1, "reasons": ["its Ray actor or its node ended"],

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from assay import UnitMetricRegistry, simple_evaluate, unit_metric
+from assay.config.row_names import row_name
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import ScoreKey
 from assay.report.table import results_table
@@ -213,7 +215,7 @@ def failures(folder: Path) -> list[dict[ScoreKey, str]]:
 def check(folder: Path, disturbed: Path, says: str) -> None:
     """One document fails in the row `length,two`, everywhere; and everything else is as it was."""
     before, after = Run.open(folder), Run.open(disturbed)
-    rows, known = after.extras["tasks"]["t"]["rows"], before.extras["tasks"]["t"]["rows"]
+    rows, known = (lm_eval_layout(run.results)["assay"]["tasks"]["t"]["rows"] for run in (after, before))
     others = [name for name in known if name != "length,two"]
     assert len(others) >= 2
     assert {name: rows[name] for name in others} == {name: known[name] for name in others}
@@ -225,7 +227,7 @@ def check(folder: Path, disturbed: Path, says: str) -> None:
     assert count == 1
     assert re.search(says, reason), reason
     row = after.rows("t")[ScoreKey("length", "two")]
-    assert (row.value, row.n, row.failed) == (2.0, 4, 1)
+    assert (row.estimate.value, row.estimate.n, row.failed) == (2.0, 4, 1)
     expected = scores(folder)
     del expected[STRUCK]["length,two"]
     assert scores(disturbed) == expected
@@ -339,12 +341,12 @@ def test_an_aggregation_that_fails_costs_its_own_row_and_is_said(fault: str, tmp
         run(tmp_path / "tasks", says(ANSWERS), output_path=str(tmp_path / name))
     before, after = Run.open(tmp_path / "whole"), Run.open(tmp_path / "disturbed")
     struck = ScoreKey("exact_match", "two")
-    assert before.rows("t")[struck].value == 0.6
+    assert before.rows("t")[struck].estimate.value == 0.6
     assert {key: row for key, row in after.rows("t").items() if key != struck} == {
         key: row for key, row in before.rows("t").items() if key != struck
     }
-    assert (after.rows("t")[struck].value, after.rows("t")[struck].n) == (None, 5)
-    assert re.search(r"the aggregation \(share, h.py:1\)", after.rows("t")[struck].reason)
+    assert (after.rows("t")[struck].estimate.value, after.rows("t")[struck].estimate.n) == (None, 5)
+    assert re.search(r"the aggregation \(share, h.py:1\)", after.rows("t")[struck].estimate.reason)
     assert after.status == "incomplete"
 
 
@@ -361,10 +363,12 @@ def test_rows_in_which_every_document_failed_are_listed_everywhere(tmp_path: Pat
     run(tmp_path / "tasks", Scripted(generate=nothing), output_path=str(tmp_path / "request"))
     for name, lost in (("filter", ["length,two"]), ("request", ["exact_match,one", "length,two", "token_f1,three"])):
         opened = Run.open(tmp_path / name)
-        rows = {row.name: row for row in opened.rows("t").values()}
+        rows = {row_name(row.key): row for row in opened.rows("t").values()}
         assert sorted(rows) == ["exact_match,one", "length,two", "token_f1,three"]
-        assert [each for each, row in rows.items() if row.value is None] == lost
-        assert all((rows[each].n, rows[each].failed, rows[each].is_incomplete) == (0, 5, True) for each in lost)
+        assert [each for each, row in rows.items() if row.estimate.value is None] == lost
+        assert all(
+            (rows[each].estimate.n, rows[each].failed, rows[each].is_incomplete) == (0, 5, True) for each in lost
+        )
         table = results_table(opened.results)
         assert all(f"|{each.partition(',')[0]}" in table for each in rows)
 
@@ -422,7 +426,7 @@ def test_a_unit_metric_of_a_graph_that_fails_takes_its_row_of_its_record_and_not
         )
         results = simple_evaluate(model, tasks=[str(graph)], include_defaults=False, output_path=str(tmp_path / name))
         known.append(results["assay"]["tasks"]["t"]["rows"])
-        again = score([tmp_path / name]).results["assay"]["tasks"]["t"]["rows"]
+        again = lm_eval_layout(score([tmp_path / name]).results)["assay"]["tasks"]["t"]["rows"]
         assert again == known[-1]
     before, after = known
     struck = after.pop("lost_length,none")

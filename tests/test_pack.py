@@ -93,8 +93,7 @@ def test_the_value_of_a_secret_variable_is_never_packed(
     model = Scripted(generate=lambda prompt, params, repeat: said)
     simple_evaluate(model, tasks=["sums"], include_path=str(tasks), include_defaults=False, output_path=str(output))
     if place == "results":
-        results = run_world.results(output)
-        (output / "results.json").write_text(json.dumps({**results, "model_name": "quite-secret-value"}))
+        run_world.change_results(output, lambda content: content["facts"].update(model_name="quite-secret-value"))
     monkeypatch.setenv("MY_SERVICE_API_KEY", "quite-secret-value")
     with pytest.raises(AssayError, match="holds the value of the environment variable MY_SERVICE_API_KEY"):
         pack(output, tmp_path / "run.zip")
@@ -110,8 +109,7 @@ def test_a_secret_is_found_in_its_json_escaped_form(
     model = Scripted(generate=lambda prompt, params, repeat: secret if place == "answer" else "2")
     simple_evaluate(model, tasks=["sums"], include_path=str(tasks), include_defaults=False, output_path=str(output))
     if place == "results":
-        results = run_world.results(output)
-        (output / "results.json").write_text(json.dumps({**results, "model_name": secret}))
+        run_world.change_results(output, lambda content: content["facts"].update(model_name=secret))
     monkeypatch.setenv("MY_SERVICE_API_KEY", secret)
     with pytest.raises(AssayError, match="holds the value of the environment variable MY_SERVICE_API_KEY"):
         pack(output, tmp_path / "run.zip")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import run_world
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
-from assay.redaction import redacted, without_secrets
+from assay.redaction import redacted, results_without_secrets
 from assay.report.write import report_text
 from assay.runs.run import Run
 from graph_world import RECORDS, write_graph
@@ -91,8 +91,7 @@ KINDS = {each.__name__: each for each in (served, repeated, judged, walked, scri
 
 def results_text(run: Path) -> dict[str, Any]:
     """The results as they are, without the name of the home folder."""
-    text = (run / "results.json").read_text().replace(str(Path.home()), "~")
-    return dict(json.loads(text))
+    return dict(json.loads(json.dumps(run_world.results(run)).replace(str(Path.home()), "~")))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,7 +117,7 @@ def test_a_run_is_the_same_after_it_was_packed_and_imported(
         assert export(there, to, tmp_path / f"out-{to}")
     ended = run_assay("score", there, "--include_path", tasks)
     assert "Traceback" not in ended.stderr
-    again, before = json.loads((there / "scored/001/results.json").read_text()), results_text(run)
+    again, before = run_world.results(there / "scored/001"), results_text(run)
     assert again["results"] == before["results"]
     with serving(tmp_path / "there") as at:
         assert [fetched(at, "/")[0], fetched(at, "/run", run="run")[0]] == [200, 200]
@@ -160,19 +159,23 @@ def test_texts_under_names_of_secrets_stay_hidden(value: object) -> None:
 
 
 def test_tasks_metrics_and_filters_may_be_called_like_a_secret() -> None:
-    rows: Mapping[str, Any] = {"acc,strict_key": {"value": None, "n": 3, "reason": "no number"}}
-    account = {"status": "complete", "failed": 0, "broken": {"my_token": "its data is missing"}, "incomplete": [],
-               "tasks": {"api_key": {"rows": rows, "bounds": {"acc,strict_key": [0, 1]}, "no_value": {"f1_token": "no"}}},
-               "groups": {"secret": {"metadata": {"api_key": "abc"}, "rows": rows}},
-               "scored": {"changed": {"api_key": {"count": 1, "ids": [3]}}}}  # fmt: skip
-    result = without_secrets({"assay": account})["assay"]
+    rows = [{"metric": "acc_token", "filter": "strict_key", "value": None, "n": 3, "reason": "no number"}]
+    content: dict[str, Any] = {
+        "status": "complete",
+        "broken": {"my_token": "its data is missing"},
+        "tasks": {
+            "api_key": {"rows": rows, "directions": {"f1_token": True}, "config": {"metadata": {"password": "abc"}}}
+        },
+        "groups": {"secret": {"metadata": {"api_key": "abc"}, "rows": rows}},
+        "rescored": {"changed": {"api_key": {"count": 1, "ids": [3]}}},
+    }
+    result = results_without_secrets(content)
     assert result["groups"]["secret"].pop("metadata") == {"api_key": "***"}
-    del account["groups"]["secret"]["metadata"]  # type: ignore[index]
-    assert result == account
+    assert result["tasks"]["api_key"].pop("config") == {"metadata": {"password": "***"}}
+    del content["groups"]["secret"]["metadata"], content["tasks"]["api_key"]["config"]
+    assert result == content
 
 
 def test_a_text_in_an_account_is_still_without_secrets() -> None:
-    result = without_secrets(
-        {"assay": {"broken": {"t": "401 for https://me:secret99@host/v1 with sk-abcdefgh12345678"}}}
-    )
+    result = results_without_secrets({"broken": {"t": "401 for https://me:secret99@host/v1 with sk-abcdefgh12345678"}})
     assert "secret99" not in str(result) and "sk-abc" not in str(result)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tests.test_python_runs import adder, tasks
 
 import assay
+import run_world
 from assay.cli import main
+from assay.records import ScoreKey
 from assay.report.charts import Chart, Panel, Point, Series, axis_of, draw, style_of
 from assay.report.drawing import COLORS, Drawing, Label, Titled, as_image, as_svg, fitted, fitted_names, text_width
 from assay.report.pictures import KINDS
@@ -177,7 +179,7 @@ def titles(picture: assay.Picture) -> list[str]:
 def test_intervals_show_every_task_of_every_run(folder: Path) -> None:
     picture = assay.plot([folder / "step-100", folder / "step-300"])
     for name, value in (("step-100", 0.25), ("step-300", 0.75)):
-        row = assay.Run.open(folder / name).rows("sums")["exact_match", "none"]
+        row = assay.Run.open(folder / name).rows("sums")["exact_match", "none"].estimate
         shown = f"{name}: sums exact_match {value} ({row.low:.4g} … {row.high:.4g}), n 12"
         assert shown in titles(picture)
     assert "exact_match, higher is better (share of 1, 95 % interval)" in picture.svg
@@ -205,7 +207,7 @@ def test_pass_at_k_is_computed_from_the_answers_of_every_document(folder: Path) 
 
 def test_reliability_has_the_stored_curve(folder: Path) -> None:
     picture = assay.plot(folder / "choices", "reliability")
-    stored = assay.Run.open(folder / "choices").summary("choices")["rows"]["ece,none"]["reliability"]
+    stored = assay.Run.open(folder / "choices").results.row("choices", ScoreKey("ece", "none")).reliability
     assert len(stored) > 2
     for point in stored:
         assert (
@@ -246,9 +248,8 @@ def test_an_incomplete_run_says_so_on_the_picture(folder: Path, tmp_path: Path) 
     run = assay.run(
         never, tasks="sums", include_path=str(folder / "tasks"), output_path=str(tmp_path / "r"), progress=False
     )
-    results = json.loads((run.path / "results.json").read_text())
-    results["assay"] |= {"status": "incomplete", "failed": 3}
-    (run.path / "results.json").write_text(json.dumps(results))
+    run_world.change_results(run.path, lambda content: content.update(status="incomplete"))
+    run_world.change_results(run.path, lambda content: content["tasks"]["sums"].update(failed=3))
     manifest = json.loads((run.path / "manifest.json").read_text())
     manifest["checksums"].pop("results.json", None)
     (run.path / "manifest.json").write_text(json.dumps(manifest))

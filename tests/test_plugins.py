@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import assay
+import run_world
 from assay import ConfigError
 from assay.errors import Place
 from assay.plugins import TABLES, table
@@ -86,7 +87,7 @@ def with_plugin(installed: str, run_assay_process: Run) -> Run:
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
-    return json.loads((folder / "results.json").read_text())["results"]
+    return run_world.results(folder)["results"]
 
 
 def test_an_installed_package_adds_one_of_each_kind_to_the_command_line(tmp_path: Path, with_plugin: Run) -> None:

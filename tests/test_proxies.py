@@ -1,7 +1,6 @@
 """Proxies between us and servers: of the environment for hosts that are not this machine, of the model's arguments for any."""
 
 import http.server
-import json
 import os
 import shutil
 import socket
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 import assay
+import run_world
 from assay.errors import ConfigError
 from assay.models.servers.proxies import is_loopback, proxy_of
 from serving import Arrived, free_port, loopback
@@ -267,4 +267,4 @@ def test_a_proxy_is_no_part_of_what_identifies_a_run(tmp_path: Path) -> None:
         before = len(arrived)
         evaluate(tmp_path, provider(url), proxy=proxy)
     assert len(arrived) - before == 2  # the greeting alone
-    assert json.loads((tmp_path / "run/results.json").read_text())
+    assert run_world.results(tmp_path / "run")

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 
 import assay
 from assay.evaluation.writing import SampleLogs
+from assay.results import Estimate, Results, Row, TaskEntry
 
 SUMS = [(a, b) for a in range(4) for b in range(3)]
 
@@ -86,7 +88,7 @@ def test_a_run_starts_inside_a_running_event_loop_as_in_a_notebook(tmp_path: Pat
     async def cell() -> assay.Run:
         return assay.run(adder(lambda a, b: True), tasks="sums", include_path=path, output_path=str(tmp_path / "run"))
 
-    assert asyncio.run(cell()).rows("sums")["exact_match", "none"].value == 1.0
+    assert asyncio.run(cell()).rows("sums")["exact_match", "none"].estimate.value == 1.0
 
 
 def test_a_run_with_failed_documents_does_not_pass_for_a_complete_one(tmp_path: Path) -> None:
@@ -162,16 +164,15 @@ def test_names_in_a_table_are_not_markup(tmp_path: Path) -> None:
     run = assay.run(
         adder(lambda a, b: True), tasks="sums", include_path=path, output_path=str(tmp_path / "run"), progress=False
     )
-    results = json.loads((run.path / "results.json").read_text())
-    results["results"]["sums"]["alias"] = name
-    hostile = assay.Run(tmp_path / "run", run.manifest, results)
+    task = replace(run.results.tasks["sums"], alias=name)
+    hostile = assay.Run(tmp_path / "run", run.manifest, replace(run.results, tasks={"sums": task}))
     assert "<b>x" not in hostile._repr_html_() and "\x1b[31m</b>" not in str(hostile.table)
 
 
 def test_a_table_of_thousands_of_rows_stays_short() -> None:
-    row = {"exact_match,none": 0.5, "alias": "t"}
-    results = {"results": {f"t{n}": row for n in range(5000)}, "n-samples": {f"t{n}": {} for n in range(5000)}}
-    run = assay.Run(Path("large"), {}, results)
+    names = [f"t{n}" for n in range(5000)]
+    tasks = {name: TaskEntry(name, "t", [Row(name, "exact_match", "none", Estimate(0.5))]) for name in names}
+    run = assay.Run(Path("large"), {}, Results(tasks))
     assert len(run._repr_html_()) < 200_000 and "4,700 rows more: .scores()" in str(run.table)
     assert run.scores().num_rows == 5000
 
@@ -215,7 +216,7 @@ assert_type(str(comparison.table), str)
 assert_type(run.plot("time").save("out.svg"), Path)
 assert_type(assay.plot([run, "runs/second"]), assay.Picture)
 assert_type(run.report("report.html"), Path)
-assert_type(run.rows("sums")[assay.ScoreKey("acc", "none")].value, float | None)
+assert_type(run.rows("sums")[assay.ScoreKey("acc", "none")].estimate.value, float | None)
 value: float = assay.simple_evaluate("embedded", tasks="first_steps_sums")["results"]["first_steps_sums"]["acc,none"]
 assay.run("embedded", limt=10)  # type: ignore[arg-type]
 run.plot("pie")  # type: ignore[arg-type]

@@ -5,38 +5,39 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assay.report.reading import RunSummary, worst_tasks
 from assay.runs.lease import progress
 from assay.runs.run import find_runs
+from assay.runs.validation import FORMAT
 from run_world import RecordingModel, run
 
-RESULTS = {
-    "results": {
-        "g": {"alias": "The group", "name": "g", "acc,none": 0.5, "acc_stderr,none": 0.1, "sample_len": 10},
-        "a": {"alias": "a", "name": "a", "sample_len": 4, "acc,none": 0.25, "acc_stderr,none": "N/A"},
-        "b": {"alias": "b", "name": "b", "sample_len": 6, "perplexity,none": 3.0, "perplexity_stderr,none": 0.5},
-        "c": {"alias": "c", "name": "c", "sample_len": 6, "acc,none": 0.75, "acc_stderr,none": 0.5},
-    },
-    "group_subtasks": {"g": ["a", "b"]},
-    "n-samples": {name: {"original": 9, "effective": 5} for name in "abc"},
-    "n-shot": {"a": 3},
-    "versions": {"a": 1.0},
-    "higher_is_better": {"g": {"acc": True}, "a": {"acc": True}, "b": {"perplexity": False}, "c": {"acc": True}},
+
+def row(metric: str, value: float, **more: object) -> dict[str, object]:
+    return {"metric": metric, "filter": "none", "value": value, "higher_is_better": metric == "acc", **more}
+
+
+RESULTS: dict[str, Any] = {
+    "format": FORMAT,
+    "status": "incomplete",
     "config": {"model": "openai", "model_args": {"model": "m", "api_key": "sk-verysecret"}},
-    "assay": {
-        "failed": 2,
-        "tasks": {
-            "a": {"documents": 6, "failed": 2, "incomplete": True, "reasons": {"timeout": 2},
-                  "audit": {"failed": {"count": 2}}, "rows": {"acc,none": {"n": 4, "interval": [0.1, 0.5]}}},
-            "b": {"documents": 6, "failed": 0, "incomplete": False, "reasons": {}, "audit": {"failed": {"count": 0}}, "rows": {}},
-        },
-        "groups": {"g": {"rows": {"acc,none": {"value": 0.5, "n": 10, "interval": [0.3, 0.7]}}}},
-        "account": {"requests": 9, "failed": 0, "retries": 0, "tokens": {"in": 1, "out": 1}, "cost": 0.5},
+    "facts": {"total_evaluation_time_seconds": "12.5"},
+    "usage": {"requests": 9, "failed": 0, "retries": 0, "tokens": {"in": 1, "out": 1}, "cost": 0.5},
+    "tasks": {
+        "a": {"alias": "a", "documents": 6, "scored": 5, "failed": 2, "is_incomplete": True, "reasons": {"timeout": 2},
+              "audit": {"failed": {"count": 2}}, "num_fewshot": 3, "version": 1.0,
+              "rows": [row("acc", 0.25, interval=[0.1, 0.5], n=4)]},
+        "b": {"alias": "b", "documents": 6, "scored": 5, "audit": {"failed": {"count": 0}},
+              "rows": [row("perplexity", 3.0, stderr=0.5, n=6)]},
+        "c": {"alias": "c", "documents": 6, "scored": 5, "rows": [row("acc", 0.75, stderr=0.5, n=6)]},
     },
-    "total_evaluation_time_seconds": "12.5",
+    "groups": {
+        "g": {"alias": "The group", "members": ["a", "b"], "size": 10,
+              "rows": [row("acc", 0.5, stderr=0.1, interval=[0.3, 0.7], n=10)]},
+    },
 }  # fmt: skip
 
 
@@ -55,7 +56,13 @@ def test_the_tree_is_read_as_rows_with_their_way(tmp_path: Path) -> None:
         (("g",), True), (("g", "a"), False), (("g", "b"), False), (("c",), False),
     ]  # fmt: skip
     number = run.lines[1].numbers[0]
-    assert (number.value, number.stderr, number.low, number.high, number.n) == (0.25, None, 0.1, 0.5, 4)
+    assert (
+        number.estimate.value,
+        number.estimate.stderr,
+        number.estimate.low,
+        number.estimate.high,
+        number.estimate.n,
+    ) == (0.25, None, 0.1, 0.5, 4)
     assert (run.lines[1].documents, run.lines[1].failed, run.lines[1].incomplete, run.lines[1].shots) == (6, 2, True, 3)
     assert run.audit["failed"] == 2
     assert run.remarks == ["incomplete: a: 2 of 6 documents failed (2× timeout)"]
@@ -65,7 +72,7 @@ def test_the_head_has_what_a_list_of_runs_shows(tmp_path: Path) -> None:
     head = RunSummary(written(tmp_path / "one", created=5.0, status="incomplete")).head
     assert (head.name, head.model, head.tasks, head.status) == ("one", "openai m", ["g", "c"], "incomplete")
     assert head.headline is not None
-    assert (head.headline.value, head.headline.low, head.headline_of) == (0.5, 0.3, "The group")
+    assert (head.headline.estimate.value, head.headline.estimate.low, head.headline_of) == (0.5, 0.3, "The group")
     assert (head.n, head.failed, head.cost, head.seconds, head.created) == (15, 2, 0.5, 12.5, 5.0)
 
 
@@ -106,12 +113,13 @@ def test_secrets_in_the_files_of_a_run_are_not_shown(tmp_path: Path) -> None:
         "command": ["assay", "--model_args", "api_key=sk-verysecret"],
         "environment": {"token": "hf_verysecret"},
     }
-    configs = {"a": {"metadata": {"auth_token": "verysecret"}}}
-    run = RunSummary(written(tmp_path / "one", {**RESULTS, "configs": configs}, status="complete", **reported))
+    task = {**RESULTS["tasks"]["a"], "config": {"metadata": {"auth_token": "verysecret"}}}
+    tasks = {**RESULTS["tasks"], "a": task}
+    run = RunSummary(written(tmp_path / "one", {**RESULTS, "tasks": tasks}, status="complete", **reported))
     assert "verysecret" not in repr((run.provenance, run.model, run.head, run.config("a")))
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"results": 3}', b'{"results": {"a": 1}}', b"\xff\xfe", b'{"a"'])
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"tasks": 3}', b'{"tasks": {"a": 1}}', b"\xff\xfe", b'{"a"'])
 def test_a_damaged_run_is_listed_as_unreadable(tmp_path: Path, content: bytes) -> None:
     folder = written(tmp_path / "one")
     (folder / "results.json").write_bytes(content)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from assay.errors import AssayError
 from assay.evaluation.definitions import parse_filter, parse_metric
 from assay.evaluation.score import Rescored, ScoreOptions, score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
 from assay.runs.folder import scorings
@@ -41,14 +42,16 @@ def values(data: Mapping[str, Any], name: str) -> dict[str, float]:
 
 
 def changed(scored: Rescored) -> dict[str, list[int]]:
-    return {task: result["ids"] for task, result in scored.results["assay"]["scored"]["changed"].items()}
+    return {
+        task: result["ids"] for task, result in lm_eval_layout(scored.results)["assay"]["scored"]["changed"].items()
+    }
 
 
 def test_scoring_again_without_changes_gives_the_same_and_touches_nothing(tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output)
     before = everything(output)
     scored = score([output])
-    assert scored.results["results"] == results(output)["results"]
+    assert lm_eval_layout(scored.results)["results"] == results(output)["results"]
     assert changed(scored) == {}
     now = everything(output)
     assert {name: now[name] for name in before} == before
@@ -63,7 +66,7 @@ def test_neither_the_data_nor_a_model_is_needed(tasks: Path, output: Path) -> No
     calls = len(asked.calls)
     for data in tasks.glob("*.jsonl"):
         data.unlink()
-    assert values(score([output]).results, "sums") == {"exact_match,none": 0.6}
+    assert values(lm_eval_layout(score([output]).results), "sums") == {"exact_match,none": 0.6}
     assert len(asked.calls) == calls
 
 
@@ -76,19 +79,22 @@ def test_a_filter_of_text_is_not_applied_to_log_likelihoods(tmp_path: Path) -> N
     before = results(tmp_path / "r")["results"]
     scored = score([tmp_path / "r"], ScoreOptions(filters=[r"number=regex:(\d+)"]))
     assert [line for line in scored.remarks if "not filtered by 'number': first_steps_facts" in line]
-    assert scored.results["results"]["first_steps_facts"] == before["first_steps_facts"]
-    assert "exact_match,number" in scored.results["results"]["first_steps_sums"]
+    assert lm_eval_layout(scored.results)["results"]["first_steps_facts"] == before["first_steps_facts"]
+    assert "exact_match,number" in lm_eval_layout(scored.results)["results"]["first_steps_sums"]
     with pytest.raises(AssayError, match="reads text, and the answers are log-likelihoods"):
         score([tmp_path / "r"], ScoreOptions(tasks=["first_steps_facts"], filters=[r"number=regex:(\d+)"]))
     first = score([tmp_path / "r"], ScoreOptions(tasks=["first_steps_facts"], filters=["first=take_first"]))
-    assert first.results["results"]["first_steps_facts"]["acc,first"] == before["first_steps_facts"]["acc,none"]
+    assert (
+        lm_eval_layout(first.results)["results"]["first_steps_facts"]["acc,first"]
+        == before["first_steps_facts"]["acc,none"]
+    )
 
 
 def test_a_replaced_filter_changes_its_rows(tasks: Path, output: Path) -> None:
     """Of the answers 2, 5, 4, 9, none the pattern leaves 2 and nothing else: 1 of 5 is right; 5 and 9 were right before."""
     run(RecordingModel(), tasks, output)
     scored = score([output], ScoreOptions(tasks=["sums"], filters=["none=regex:([1-3])"]))
-    assert values(scored.results, "sums") == {"exact_match,none": 0.2}
+    assert values(lm_eval_layout(scored.results), "sums") == {"exact_match,none": 0.2}
     assert changed(scored) == {"sums": [1, 3]}
     lines = [json.loads(line) for line in (scored.folder / "changes.jsonl").read_text().splitlines()]
     assert lines == [
@@ -98,19 +104,22 @@ def test_a_replaced_filter_changes_its_rows(tasks: Path, output: Path) -> None:
     assert [tuple(number.as_json().values()) for number in scored.numbers] == [
         ("sums", "exact_match,none", 0.6, 0.2, 2)
     ]
-    assert "colours" not in scored.results["results"]
+    assert "colours" not in lm_eval_layout(scored.results)["results"]
     assert [row["answers"] for row in samples(scored.folder, "sums")][1] == {"none": ["[invalid]"]}
-    assert scored.results["assay"]["tasks"]["sums"]["audit"]["unextracted"] == {"count": 4, "ids": [1, 2, 3, 4]}
+    assert lm_eval_layout(scored.results)["assay"]["tasks"]["sums"]["audit"]["unextracted"] == {
+        "count": 4,
+        "ids": [1, 2, 3, 4],
+    }
 
 
 def test_a_filter_of_another_name_is_added_and_so_is_a_metric(tmp_path: Path) -> None:
     """Answers Yes., no.: exact match 0; without punctuation no is right: 0.5; without case too, both: 1."""
     generate(tmp_path, ["Yes.", "no."], ["yes", "no"], output_path=str(tmp_path / "run"))
     words = score([tmp_path / "run"], ScoreOptions(filters=[r"word=regex:(\w+)"]))
-    assert values(words.results, "t") == {"exact_match,none": 0.0, "exact_match,word": 0.5}
+    assert values(lm_eval_layout(words.results), "t") == {"exact_match,none": 0.0, "exact_match,word": 0.5}
     assert changed(words) == {}
     case = score([tmp_path / "run"], ScoreOptions(metrics=["exact_match:ignore_case=true,ignore_punctuation=true"]))
-    assert values(case.results, "t") == {"exact_match,none": 1.0}
+    assert values(lm_eval_layout(case.results), "t") == {"exact_match,none": 1.0}
     assert changed(case) == {"t": [0, 1]}
     assert [path.name for path in scorings(tmp_path / "run")] == ["001", "002"]
 
@@ -120,7 +129,7 @@ def test_a_changed_task_is_scored_by_its_current_definition_and_reported(tasks: 
     text = (tasks / "sums.yaml").read_text()
     (tasks / "sums.yaml").write_text(text.replace('"{{q}}="', '"{{q}} ="') + "filter_list: [{name: x, filter: []}]\n")
     scored = score([output], ScoreOptions(tasks=["sums"]))
-    assert values(scored.results, "sums") == {"exact_match,x": 0.6}
+    assert values(lm_eval_layout(scored.results), "sums") == {"exact_match,x": 0.6}
     assert [line for line in scored.remarks if "sums" in line] == [
         "sums: doc_to_text changed since the run; the answers belong to the old definition"
     ]
@@ -135,7 +144,7 @@ def test_a_missing_task_definition_is_asked_for_and_can_be_passed(tasks: Path, o
         score([output])
     assert not (output / "scored").exists()
     for expected in (ScoreOptions(files=[str(kept / "sums.yaml")]), ScoreOptions(include_path=[str(kept)])):
-        assert values(score([output], expected).results, "sums") == {"exact_match,none": 0.6}
+        assert values(lm_eval_layout(score([output], expected).results), "sums") == {"exact_match,none": 0.6}
 
 
 def test_groups_are_computed_again_and_a_file_may_add_another(
@@ -161,10 +170,10 @@ def test_groups_are_computed_again_and_a_file_may_add_another(
     other = output.with_name("other.yaml")
     other.write_text("group: both\ntask: [sums, colours]\n" + items.lstrip() % "false")
     scored = score([output], ScoreOptions(files=[str(other)]))
-    assert math.isclose(values(scored.results, "both")["right,none"], 0.675)
+    assert math.isclose(values(lm_eval_layout(scored.results), "both")["right,none"], 0.675)
     assert scored.numbers[0].name == "both"
     alone = score([output], ScoreOptions(tasks=["sums"]))
-    assert "both" not in alone.results["results"]
+    assert "both" not in lm_eval_layout(alone.results)["results"]
     assert alone.remarks == ["left out: both: not scored here: colours"]
 
 
@@ -179,11 +188,14 @@ def test_failed_requests_stay_failed_and_unscored_documents_are_scored_again(tas
     assert values(results, "sums") == {"r,none": 2 / 3}
     assert results["assay"]["tasks"]["sums"]["audit"]["failed"] == {"count": 2, "ids": [1, 4]}
     again = score([output])
-    assert again.results["assay"]["tasks"]["sums"]["reasons"] == results["assay"]["tasks"]["sums"]["reasons"]
+    assert (
+        lm_eval_layout(again.results)["assay"]["tasks"]["sums"]["reasons"]
+        == results["assay"]["tasks"]["sums"]["reasons"]
+    )
     (tasks / "tools.py").write_text((tasks / "tools.py").read_text().replace("int(results[0])", "results[0]"))
     corrected = score([output])
-    assert values(corrected.results, "sums") == {"r,none": 0.0}
-    assert corrected.results["assay"]["tasks"]["sums"]["failed"] == 1
+    assert values(lm_eval_layout(corrected.results), "sums") == {"r,none": 0.0}
+    assert lm_eval_layout(corrected.results)["assay"]["tasks"]["sums"]["failed"] == 1
     assert changed(corrected)["sums"][-1] == 4
 
 
@@ -198,7 +210,7 @@ def test_a_filter_that_sees_all_documents_at_once_is_applied_again(tmp_path: Pat
     )
     results = generate(tmp_path, ["a", "ccc", "bb"], ["a", "ccc", "x"], yaml, output_path=str(tmp_path / "run"))
     scored = score([tmp_path / "run"])
-    assert values(results, "t") == values(scored.results, "t") == {"exact_match,longest": 1 / 3}
+    assert values(results, "t") == values(lm_eval_layout(scored.results), "t") == {"exact_match,longest": 1 / 3}
     assert changed(scored) == {}
 
 
@@ -207,7 +219,7 @@ def test_a_long_run_keeps_every_answer_with_its_document(tmp_path: Path) -> None
     generate(tmp_path, [f"{n % 7}" for n in range(2050)], ["3"] * 2050, output_path=str(tmp_path / "run"))
     assert values(results(tmp_path / "run"), "t") == {"exact_match,none": 293 / 2050}
     scored = score(tmp_path / "run", ScoreOptions(filters=["none=regex:([0-2])"]))
-    assert values(scored.results, "t") == {"exact_match,none": 0.0}
+    assert values(lm_eval_layout(scored.results), "t") == {"exact_match,none": 0.0}
     assert scored.numbers[0].changed == 293
     rows = samples(scored.folder, "t")
     assert [row["prompt"] for row in rows] == [f"{n}" for n in range(2050)]
@@ -224,7 +236,7 @@ def test_a_file_may_add_a_filter_over_all_documents_where_some_had_failed(tasks:
     wide = "filter_list: [{name: none, filter: [{function: custom, filter_fn: !function tools.longest}]}]\n"
     (tasks / "sums.yaml").write_text((tasks / "sums.yaml").read_text() + wide)
     scored = score([output])
-    assert values(scored.results, "sums") == {"exact_match,none": 0.0}
+    assert values(lm_eval_layout(scored.results), "sums") == {"exact_match,none": 0.0}
     assert [row["failed"] is not None for row in samples(scored.folder, "sums")] == [False, True, False, False, False]
     assert [row["responses"] for row in samples(scored.folder, "sums")] == [
         [["2"]], [], [["4"]], [["9"]], [["none"]],
@@ -238,7 +250,7 @@ def test_repeats_are_scored_again_each(tmp_path: Path) -> None:
     generate(tmp_path, [["a", "a", "b"], ["a", "b", "a"]], ["a", "b"], yaml, output_path=str(tmp_path / "run"))
     each = "{name: each, filter: [{function: take_first_k, k: 3}]}"
     scored = score([tmp_path / "run"], ScoreOptions(filters=["vote=majority_vote", each, "two=take_first_k:2"]))
-    assert values(scored.results, "t") == {
+    assert values(lm_eval_layout(scored.results), "t") == {
         "exact_match,none": 0.5, "exact_match,vote": 0.5, "exact_match,each": 0.5, "exact_match,two": 0.75,
     }  # fmt: skip
     per_repeat = samples(scored.folder, "t")[0]["scores"]["exact_match,each,repeats"]
@@ -263,7 +275,7 @@ def test_a_class_task_is_rescored_with_its_data_by_its_own_method(write: Callabl
     write_task(folder, [{"q": "0", "gold": "a"}, {"q": "1", "gold": "b"}], fields)
     results = run_small(folder, says(["xax", "x"]), output_path=str(tmp_path / "run"))
     assert values(results, "t") == {"found,none": 0.5}
-    assert values(score([tmp_path / "run"]).results, "t") == {"found,none": 0.5}
+    assert values(lm_eval_layout(score([tmp_path / "run"]).results), "t") == {"found,none": 0.5}
     with pytest.raises(AssayError, match="is a Python class, which defines its own scoring"):
         score([tmp_path / "run"], ScoreOptions(metrics=["exact_match"]))
 
@@ -342,9 +354,9 @@ def test_the_samples_files_of_lm_eval_give_its_numbers(name: str, synthetic: Pat
     [theirs] = [json.loads(path.read_text()) for path in folder.glob("results_*.json")]
     options = ScoreOptions(tasks=[name], include_path=[str(synthetic)], include_defaults=False, compat="lm-eval")
     scored = score([folder], options)
-    assert scored.results["results"].keys() == theirs["results"].keys()
+    assert lm_eval_layout(scored.results)["results"].keys() == theirs["results"].keys()
     for task, row in theirs["results"].items():
-        ours = values(scored.results, task)
+        ours = values(lm_eval_layout(scored.results), task)
         wanted_values = {key: value for key, value in row.items() if "," in key and "_stderr" not in key}
         assert ours == pytest.approx(wanted_values, rel=1e-12)
     assert changed(scored) == {}
@@ -354,9 +366,9 @@ def test_the_samples_files_of_lm_eval_give_its_numbers(name: str, synthetic: Pat
 def test_of_many_samples_files_some_can_be_chosen(synthetic: Path, tmp_path: Path) -> None:
     shutil.copytree(HERE / "logged/synth_mmlu5", tmp_path / "out")
     options = ScoreOptions(tasks=["synth_mmlu_s01_law"], include_path=[str(synthetic)], include_defaults=False)
-    assert list(score(tmp_path / "out", options).results["results"]) == ["synth_mmlu_s01_law"]
+    assert list(lm_eval_layout(score(tmp_path / "out", options).results)["results"]) == ["synth_mmlu_s01_law"]
     every = ScoreOptions(include_path=[str(synthetic)], include_defaults=False)
-    assert len(score(sorted((tmp_path / "out").glob("samples_*")), every).results["results"]) == 5
+    assert len(lm_eval_layout(score(sorted((tmp_path / "out").glob("samples_*")), every).results)["results"]) == 5
 
 
 def test_a_damaged_samples_file_is_reported_with_its_line(tmp_path: Path, synthetic: Path) -> None:
@@ -461,7 +473,7 @@ def test_the_command_prints_what_changed_and_the_folder_of_the_scoring(run_assay
 
 def test_a_run_that_only_asked_is_scored_afterwards(tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output, predict_only=True)
-    assert values(score([output]).results, "sums") == {"exact_match,none": 0.6}
+    assert values(lm_eval_layout(score([output]).results), "sums") == {"exact_match,none": 0.6}
 
 
 def test_a_run_that_was_killed_is_scored_as_far_as_tasks_had_ended(tasks: Path, output: Path) -> None:
@@ -472,8 +484,8 @@ def test_a_run_that_was_killed_is_scored_as_far_as_tasks_had_ended(tasks: Path, 
     (output / "samples/colours.parquet.part").write_bytes(torn.read_bytes()[:-9])
     torn.unlink()
     scored = score([output])
-    assert values(scored.results, "sums") == {"exact_match,none": 0.6}
-    assert scored.results["assay"]["status"] == "partial"
+    assert values(lm_eval_layout(scored.results), "sums") == {"exact_match,none": 0.6}
+    assert lm_eval_layout(scored.results)["assay"]["status"] == "partial"
     assert any("not finished, not scored: colours" in line for line in scored.remarks)
     (output / "samples/sums.parquet.part").unlink()
     with pytest.raises(AssayError, match="no task of this run has finished"):
@@ -493,4 +505,4 @@ def test_answers_with_escape_sequences_are_scored_like_others(tmp_path: Path) ->
         tmp_path, [{"q": "0", "gold": "\x1b[2J"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     )
     run_small(tmp_path, Scripted(generate=lambda p, a, r: "\x1b[2J", identity="e"), output_path=str(tmp_path / "run"))
-    assert values(score([tmp_path / "run"]).results, "t") == {"exact_match,none": 1.0}
+    assert values(lm_eval_layout(score([tmp_path / "run"]).results), "t") == {"exact_match,none": 1.0}

@@ -136,7 +136,7 @@ def test_a_line_that_was_glued_to_the_next_costs_these_two_at_most(tasks: Path, 
     assert content["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
 
 
-MANIFESTS = {"torn": '{"format": 2, "spec', "empty": "", "a list": "[]", "nothing": "{}", "gone": None}
+MANIFESTS = {"torn": '{"format": 3, "spec', "empty": "", "a list": "[]", "nothing": "{}", "gone": None}
 
 
 @pytest.mark.parametrize("left", MANIFESTS.values(), ids=MANIFESTS)
@@ -176,12 +176,12 @@ def test_damaged_lines_are_counted_and_asked_again(tasks: Path, output: Path, ca
     assert differing(output, before) == ["responses.jsonl"]  # the damaged lines are still there
 
 
-@pytest.mark.parametrize("other", [1, 3])
+@pytest.mark.parametrize("other", [2, 4])
 def test_a_run_of_another_format_is_refused_by_its_number(other: int, tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output)
     (output / "manifest.json").write_text(json.dumps({**manifest(output), "format": other}))
     with pytest.raises(
-        AssayError, match=f"it has format {other}, and this version of assay reads format 2 — use the version"
+        AssayError, match=f"it has format {other}, and this version of assay reads format 3 — use the version"
     ):
         run(RecordingModel(), tasks, output)
 

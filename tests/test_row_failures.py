@@ -1,6 +1,5 @@
 """A failure belongs to one row of one sample: the other rows of that sample keep their scores."""
 
-import json
 import math
 import re
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import run_world
 from assay import GenerateTask, GenerationScorer, Instance
 from assay.cli import main
 from assay.cli.output import exit_code
@@ -144,14 +144,14 @@ def test_under_compat_lm_eval_nan_is_the_number_it_is_there(folder: Path) -> Non
 
 
 def test_the_table_shows_how_many_documents_failed_in_each_row(folder: Path) -> None:
-    text = results_table(generate(folder, ["0", "1", "2", "3"], ["x"] * 4, BOTH))
+    text = results_table(generate(folder, ["0", "1", "2", "3"], ["x"] * 4, BOTH).results)
     [half, odd] = [line for line in text.splitlines() if "half" in line or "|odd" in line.replace(" ", "")]
     assert [cell.strip() for cell in half.split("|")[-3:-1]] == ["4", "0"]
     assert [cell.strip() for cell in odd.split("|")[-3:-1]] == ["1", "3*"]
 
 
 def test_the_table_has_a_row_for_a_metric_that_failed_everywhere(folder: Path) -> None:
-    text = results_table(generate(folder, ["1", "1"], ["x"] * 2, BOTH))
+    text = results_table(generate(folder, ["1", "1"], ["x"] * 2, BOTH).results)
     [odd] = [line for line in text.splitlines() if "|odd" in line.replace(" ", "")]
     cells = [cell.strip() for cell in odd.split("|")]
     assert (cells[7], cells[-3:-1]) == ("–", ["0", "2*"])
@@ -214,7 +214,7 @@ def test_a_scorer_may_ask_in_several_rounds(folder: Path) -> None:
 
 def test_row_failures_survive_in_results_json(folder: Path) -> None:
     generate(folder, ["0", "1"], ["x"] * 2, BOTH, output_path=str(folder / "run"))
-    written = json.loads((folder / "run/results.json").read_text())
+    written = run_world.results(folder / "run")
     assert written["assay"]["tasks"]["t"]["rows"]["odd,none"]["failed"] == 1
 
 
@@ -306,7 +306,7 @@ def test_an_aggregator_of_a_group_that_fails_ends_with_exit_code_1(built: str, t
     results = generate(tmp_path, ["a"], ["a"], tasks=["g"])
     assert results["results"]["t"]["exact_match,none"] == 1.0
     assert results["assay"]["groups"]["g"]["rows"]["exact_match,none"]["value"] is None
-    assert exit_code(results) == 1
+    assert exit_code(results.results) == 1
 
 
 FIRST = "{name: a, filter: [{function: take_first}], metric_list: []}"
@@ -358,7 +358,7 @@ def test_process_results_that_returns_no_declared_row_for_any_document_fails_the
     assert (row["value"], row["n"], row["failed"]) == (None, 0, 2)
     [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert re.search(said, reason), reason
-    assert exit_code(results) == 1
+    assert exit_code(results.results) == 1
 
 
 def test_under_compat_lm_eval_process_results_may_leave_documents_out(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import assay
+import run_world
 from assay.cli import main, progress
 from assay.cli.progress import Progress
 from assay.errors import ConfigError
@@ -197,7 +198,7 @@ def test_a_dry_run_shows_what_would_be_asked_and_asks_nothing(tmp_path: Path, ru
 def test_options_come_from_a_file_and_flags_win(tmp_path: Path, run_assay: Run) -> None:
     (tmp_path / "run.yaml").write_text("tasks: [first_steps_larger]\nmodel: dummy\nlimit: 7\noutput_path: out\n")
     assert run_assay("run", "--config", "run.yaml", "--limit", "3").returncode == 0
-    loaded = json.loads((tmp_path / "out/results.json").read_text())
+    loaded = run_world.results(tmp_path / "out")
     assert loaded["n-samples"] == {"first_steps_larger": {"original": 60, "effective": 3}}
     (tmp_path / "run.yaml").write_text("tasks: [first_steps_larger]\nlimti: 7\n")
     wrong = run_assay("run", "--config", "run.yaml")
@@ -397,5 +398,5 @@ def test_lm_evals_command_without_a_word_runs(first: list[str], tmp_path: Path) 
     """`lm_eval --model … --tasks …`, with the name of the program alone changed."""
     task = ["--tasks", "first_steps_sums", "--limit", "1", "--output_path", str(tmp_path / "out")]
     assert main([*first, *task]) == 0
-    assert json.loads((tmp_path / "out" / "results.json").read_text())["results"]["first_steps_sums"]["sample_len"] == 1
+    assert run_world.results(tmp_path / "out")["results"]["first_steps_sums"]["sample_len"] == 1
     assert main(["--limit", "1"]) == 2  # no tasks

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import run_world
 from assay.cli import main
 from assay.comparison.absolute import RunNumbers
 from assay.comparison.compare import compare
@@ -17,6 +18,7 @@ from assay.comparison.conditions import parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError
+from assay.records import ScoreKey
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.report.comparison_text import gate_line
 from assay.report.table import markdown_table
@@ -141,7 +143,7 @@ def test_bounds_are_those_of_the_stored_intervals(world: Path) -> None:
     numbers = RunNumbers(Run.open(world / "worse"))
     for row in numbers.rows:
         rebuilt = interval(numbers.estimate(row.name, row.key))
-        assert rebuilt == pytest.approx(numbers.stored(row).interval, rel=1e-9), row.name
+        assert rebuilt == pytest.approx(numbers.stored(row).estimate.interval, rel=1e-9), row.name
 
 
 def test_a_threshold_that_the_number_cannot_have_is_refused(tmp_path: Path) -> None:
@@ -207,11 +209,10 @@ def with_usage(source: Path, target: Path, **usage: Any) -> Path:
     import shutil
 
     shutil.copytree(source, target)
-    results = json.loads((target / "results.json").read_text())
     if usage:
-        results["assay"]["account"] = {"requests": 9, "failed": 0, "retries": 0, **usage}
-    results.pop("crc32", None)
-    (target / "results.json").write_text(json.dumps(results))
+        run_world.change_results(
+            target, lambda content: content.update(usage={"requests": 9, "failed": 0, "retries": 0, **usage})
+        )
     manifest = json.loads((target / "manifest.json").read_text())
     (target / "manifest.json").write_text(
         json.dumps({k: v for k, v in manifest.items() if k not in ("checksums", "crc32")})
@@ -381,12 +382,12 @@ def test_several_runs_carry_their_noise(tmp_path: Path) -> None:
     candidate = make_run(tasks, tmp_path / "c", {"t": [0.0] * 5 + [2.0] * 35})
     packed = open_run(pack_baseline(runs, tmp_path / "b.zip").path)
     assert [line[:36] for line in noise_lines(tmp_path / "b.zip")] == ["noise: t x,none: ±0.2412 between 3 r"]
-    noise = packed.summary("t")["rows"]["x,none"]["noise"]
+    noise = packed.results.row("t", ScoreKey("x", "none")).noise
     within = (0 + 4 / 3 + 4 / 3 + 1.12) / 4  # of [2, 2, 0]: 4/3; of [0, 0.4, 2]: (0.64 + 0.16 + 1.44) / 2
     assert noise["within"] == pytest.approx(within)
     between = ((1.5 - 1.2) ** 2 + (1.1 - 1.2) ** 2 + (1 - 1.2) ** 2) / 2
     assert (noise["runs"], noise["between_runs"]) == (3, pytest.approx(between - within / 80))
-    assert packed.rows("t")[next(iter(packed.rows("t")))].value == pytest.approx(1.2)
+    assert packed.rows("t")[next(iter(packed.rows("t")))].estimate.value == pytest.approx(1.2)
     seeds = [each["seeds"]["random_seed"] for each in packed.manifest["baseline"]]
     assert seeds == [0, 1, 2]
     [verdict] = gate(candidate, ["x >= baseline - 0.6"], baseline=packed.path).verdicts
@@ -429,7 +430,7 @@ def test_a_group_of_several_runs_is_the_mean_of_its_tasks(tmp_path: Path) -> Non
     ]
     runs = [make_run(tasks, tmp_path / f"r{n}", own, tasks=["g"]) for n, own in enumerate(scores)]
     pack = pack_baseline(runs, tmp_path / "b.zip").path
-    noise = open_run(pack).summary("g")["rows"]["x,none"]["noise"]
+    noise = open_run(pack).results.row("g", ScoreKey("x", "none")).noise
     chance = (0.4 / 2 / 100 + 0.2 / 2 / 100) / 4  # 40 and 20 of 100 documents differ by 1, whose variance is a half
     assert noise["between_runs"] == pytest.approx(0.005 - chance / 2)  # of 0.75 and 0.65
     [verdict] = gate(runs[0], ["x >= baseline - 50pp"], baseline=pack).verdicts

@@ -12,38 +12,36 @@ from pathlib import Path
 import pytest
 
 import run_world
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import Failed, ScoreKey, Text
 from assay.runs.folder import NoRun, OtherFormat, RunError
 from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import header, sealed
 from assay.runs.run import Run, find_runs, runs_in
+from assay.runs.validation import FORMAT
 from assay.samples.rows import DataError
 from assay.tasks.documents import read_run
 from run_world import RecordingModel
 
 ROOT = Path(__file__).parent.parent
+G_ROW = {"metric": "acc", "filter": "none", "value": 0.5, "stderr": 0.1, "interval": [0.3, 0.7], "n": 10,
+         "higher_is_better": True, "shares": [["a", ["acc", "strict"], 0.4]]}  # fmt: skip
+A_ROWS = [
+    {"metric": "acc", "filter": "strict", "value": 0.25, "interval": [0.1, 0.6], "n": 4, "failed": 2, "is_incomplete": True,
+     "higher_is_better": True, "failure_bounds": [0.2, 0.5]},
+    {"metric": "f1", "filter": "strict", "value": None, "n": 0, "reason": "no positives", "higher_is_better": True},
+]  # fmt: skip
 RESULTS = {
-    "results": {
-        "g": {"alias": "The group", "acc,none": 0.5, "acc_stderr,none": 0.1, "sample_len": 10, "sample_count": {"acc,none": 10}},
-        "a": {"alias": "a", "sample_len": 4, "acc,strict": 0.25, "acc_stderr,strict": "N/A", "f1,strict": None,
-              "f1_stderr,strict": "N/A"},
-        "b": {"alias": "b", "sample_len": 6, "bypass,none": 999, "bypass_stderr,none": "N/A"},
+    "format": FORMAT,
+    "status": "incomplete",
+    "broken": {"c": "no data"},
+    "usage": {"requests": 9, "failed": 0, "retries": 0, "tokens": {"in": 1, "out": 1}, "cost": 0.5},
+    "tasks": {
+        "a": {"alias": "a", "documents": 6, "scored": 5, "failed": 2, "is_incomplete": True, "reasons": {"timeout": 2},
+              "original": 9, "rows": A_ROWS},
+        "b": {"alias": "b", "documents": 6, "scored": 5, "unscored": ["none"], "rows": []},
     },
-    "groups": {"g": {"alias": "The group", "acc,none": 0.5, "acc_stderr,none": 0.1}},
-    "group_subtasks": {"g": ["a", "b"]},
-    "n-samples": {name: {"original": 9, "effective": 5} for name in "ab"},
-    "higher_is_better": {"g": {"acc": True}, "a": {"acc": True, "f1": True}},
-    "assay": {
-        "status": "incomplete",
-        "failed": 2,
-        "broken": {"c": "no data"},
-        "tasks": {
-            "a": {"documents": 6, "failed": 2, "incomplete": True, "reasons": {"timeout": 2}, "bounds": {"acc,strict": [0.2, 0.5]},
-                  "rows": {"acc,strict": {"n": 4, "interval": [0.1, 0.6]}, "f1,strict": {"value": None, "n": 0, "reason": "no positives"}}},
-        },
-        "groups": {"g": {"rows": {"acc,none": {"value": 0.5, "n": 10, "interval": [0.3, 0.7], "of": [["a", "acc,strict", 0.4]]}}}},
-        "account": {"requests": 9, "failed": 0, "retries": 0, "tokens": {"in": 1, "out": 1}, "cost": 0.5},
-    },
+    "groups": {"g": {"alias": "The group", "members": ["a", "b"], "size": 10, "rows": [G_ROW]}},
 }  # fmt: skip
 
 
@@ -60,38 +58,32 @@ def test_rows_are_keyed_by_metric_and_filter_with_everything_known_of_each(tmp_p
     rows = Run.open(written(tmp_path / "run", status="incomplete")).rows("a")
     assert list(rows) == [ScoreKey("acc", "strict"), ScoreKey("f1", "strict")]
     row = rows[ScoreKey("acc", "strict")]
-    assert (row.value, row.stderr, row.interval, row.n) == (0.25, None, (0.1, 0.6), 4)
-    assert (row.failed, row.bounds, row.higher_is_better) == (2, (0.2, 0.5), True)
+    assert (row.estimate.value, row.estimate.stderr, row.estimate.interval, row.estimate.n) == (
+        0.25,
+        None,
+        (0.1, 0.6),
+        4,
+    )
+    assert (row.failed, row.failure_bounds, row.higher_is_better) == (2, (0.2, 0.5), True)
     lost = rows[ScoreKey("f1", "strict")]
-    assert (lost.value, lost.reason) == (None, "no positives")
+    assert (lost.estimate.value, lost.estimate.reason) == (None, "no positives")
 
 
 def test_a_group_row_lists_the_task_rows_it_depends_on(tmp_path: Path) -> None:
     row = Run.open(written(tmp_path / "run", status="complete")).rows("g")[ScoreKey("acc", "none")]
-    assert (row.value, row.stderr, row.interval, row.n) == (0.5, 0.1, (0.3, 0.7), 10)
-    assert row.influences == {("a", ScoreKey("acc", "strict")): 0.4}
+    assert (row.estimate.value, row.estimate.stderr, row.estimate.interval, row.estimate.n) == (
+        0.5,
+        0.1,
+        (0.3, 0.7),
+        10,
+    )
+    assert row.slopes == {("a", ScoreKey("acc", "strict")): 0.4}
 
 
 def test_a_run_that_scores_nothing_has_no_rows_and_an_unknown_task_has_none_either(tmp_path: Path) -> None:
     run = Run.open(written(tmp_path / "run", status="complete"))
     assert run.rows("b") == {}
     assert run.rows("nothing") == {}
-
-
-def test_a_standard_error_is_one_only_beside_its_value(tmp_path: Path) -> None:
-    results = {"results": {"t": {"mean_stderr,none": 3.0, "acc,none": 1.0, "acc_stderr,none": 0.5}}}
-    rows = Run.open(written(tmp_path / "run", results)).rows("t")
-    assert {key.metric: (row.value, row.stderr) for key, row in rows.items()} == {
-        "mean_stderr": (3.0, None),
-        "acc": (1.0, 0.5),
-    }
-
-
-def test_a_comma_in_the_name_of_an_imported_metric_makes_no_further_rows(tmp_path: Path) -> None:
-    results = {"results": {"t": {"f1,macro,none": 0.5, "f1,macro_stderr,none": 0.0}},
-               "higher_is_better": {"t": {"f1,macro": True}}}  # fmt: skip
-    [(key, row)] = Run.open(written(tmp_path / "run", results)).rows("t").items()
-    assert (key, row.value, row.stderr, row.higher_is_better) == (("f1,macro", "none"), 0.5, 0.0, True)
 
 
 def test_tasks_groups_usage_and_broken_tasks_are_there(tmp_path: Path) -> None:
@@ -110,7 +102,7 @@ def test_tasks_groups_usage_and_broken_tasks_are_there(tmp_path: Path) -> None:
     ("manifest", "results", "status"),
     [
         ({"status": "complete"}, RESULTS, "incomplete"),  # documents failed: the results say so
-        ({"status": "complete"}, {"results": {}}, "complete"),
+        ({"status": "complete"}, {"tasks": {}}, "complete"),
         ({"status": "interrupted"}, RESULTS, "interrupted"),  # started again since
         ({"status": "running"}, None, "stopped"),  # and no process holds it
         ({"created": 1.0}, None, "unknown"),
@@ -153,7 +145,7 @@ def test_a_damaged_manifest_is_refused_with_its_file(tmp_path: Path, content: by
 
 def test_damaged_results_leave_manifest_and_samples_readable(tmp_path: Path) -> None:
     folder = written(tmp_path / "run", status="complete", tasks={"a": {"size": 1}})
-    (folder / "results.json").write_bytes(b'{"results"')
+    (folder / "results.json").write_bytes(b'{"tasks"')
     run = Run.open(folder)
     assert run.manifest["tasks"] == {"a": {"size": 1}}
     with pytest.raises(RunError, match=r"results\.json.*the file is damaged"):
@@ -162,7 +154,7 @@ def test_damaged_results_leave_manifest_and_samples_readable(tmp_path: Path) -> 
 
 def test_a_lost_manifest_is_rebuilt_from_the_journal_and_the_run_counts_as_stopped(tmp_path: Path) -> None:
     folder = written(tmp_path / "run", None)
-    manifest = {"format": 2, "created": 5.0, "spec": {"model": "m"}, "tasks": {"a": {"size": 8}}}
+    manifest = {"format": 3, "created": 5.0, "spec": {"model": "m"}, "tasks": {"a": {"size": 8}}}
     (folder / JOURNAL).write_bytes(header(manifest))
     run = Run.open(folder)
     assert run.manifest == manifest
@@ -170,9 +162,9 @@ def test_a_lost_manifest_is_rebuilt_from_the_journal_and_the_run_counts_as_stopp
     assert list(find_runs(tmp_path)) == ["run"]
 
 
-@pytest.mark.parametrize("other", [1, 9])
+@pytest.mark.parametrize("other", [2, 9])
 def test_another_format_is_refused_by_its_number_in_the_manifest_and_in_the_journal(other: int, tmp_path: Path) -> None:
-    with pytest.raises(OtherFormat, match=f"it has format {other}, and this version of assay reads format 2"):
+    with pytest.raises(OtherFormat, match=f"it has format {other}, and this version of assay reads format 3"):
         Run.open(written(tmp_path / "one", format=other))
     folder = written(tmp_path / "two", None)
     (folder / JOURNAL).write_bytes(sealed(b'{"format":%d,"manifest":{"spec":{}}' % other))
@@ -213,7 +205,7 @@ def test_samples_are_arrow_one_row_for_each_document(finished: Path) -> None:
     run = Run.open(finished)
     [task] = run.scored_tasks
     batches = list(run.sample_batches(task, ["doc_id"]))
-    effective = run.results["n-samples"][task]["effective"]
+    effective = lm_eval_layout(run.results)["n-samples"][task]["effective"]
     assert sum(batch.num_rows for batch in batches) == effective == len({*batches[0]["doc_id"].to_pylist()})
     with pytest.raises(RunError, match=f"no samples of a task named 'nothing' — use one of: {task}"):
         run.samples("nothing")
@@ -258,7 +250,7 @@ def test_an_exported_run_has_no_secrets_and_a_scoring_has_the_facts_of_its_run(t
     run = Run.open(scoring)
     assert (run.source("a"), "tasks" in run.manifest) == ("data", False)
     safe = run.redacted()
-    assert "verysecret" not in json.dumps(safe.results)
+    assert "verysecret" not in json.dumps(lm_eval_layout(safe.results))
     assert safe.manifest["tasks"]["a"]["source"] == "data"
 
 

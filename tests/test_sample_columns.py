@@ -14,6 +14,7 @@ import pytest
 import run_world
 from assay import score
 from assay.errors import AssayError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import (
     FilterScores,
     Generate,
@@ -222,7 +223,7 @@ def test_a_damaged_file_is_not_scored(tasks: Path, output: Path) -> None:
     with pytest.raises(AssayError, match="does not match its checksum"):
         score(output)
     changed(path, 300, 2)
-    assert score(output).results["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+    assert lm_eval_layout(score(output).results)["results"]["sums"]["exact_match,none"] == EXACT_MATCH
 
 
 def test_pages_have_checksums_for_other_readers(tasks: Path, output: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import run_world
 from assay import ConfigError
 from assay.groups.aggregators import pass_at_k
 from assay.models import Scripted
@@ -405,7 +406,7 @@ def test_a_run_with_harmful_answers_finishes_and_can_be_resumed(tmp_path: Path, 
         for _ in range(2):
             ended = subprocess.run(command, env={**os.environ, "PATH": str(tmp_path / "bin")}, capture_output=True, text=True, timeout=120, start_new_session=True)  # fmt: skip
             assert ended.returncode == 0, (ended.returncode, ended.stdout, ended.stderr)
-            results = json.loads((tmp_path / "out" / "results.json").read_text())
+            results = run_world.results(tmp_path / "out")
             assert (results["results"]["t"]["code_exec,none"], results["assay"]["failed"]) == (0.25, 0)
             (tmp_path / "out" / "results.json").unlink()
         assert sum("say" in str(each["body"]["messages"]) for each in fetched(url, "/log")) == 4, (

@@ -9,6 +9,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from small_runs import run, says, write_task
 
@@ -48,21 +49,25 @@ def numbers(results: Any) -> dict[str, float]:
 
 def test_a_filter_that_the_judge_never_sees_may_change(judged: Path) -> None:
     write(judged / "tasks", JUDGED, OTHER.replace("lowercase", "uppercase"))
-    assert numbers(score([judged / "run"]).results) == pytest.approx({**NUMBERS, "exact_match,other": 0.0})
+    assert numbers(lm_eval_layout(score([judged / "run"]).results)) == pytest.approx(
+        {**NUMBERS, "exact_match,other": 0.0}
+    )
 
 
 def test_filters_may_change_their_order_and_their_number(judged: Path) -> None:
     write(judged / "tasks", OTHER, JUDGED, OTHER.replace("name: other", "name: more"))
     expected = {**NUMBERS, "exact_match,more": 2 / 3}
-    assert numbers(score([judged / "run"]).results) == pytest.approx(expected)
+    assert numbers(lm_eval_layout(score([judged / "run"]).results)) == pytest.approx(expected)
     write(judged / "tasks", JUDGED)
     expected = {name: value for name, value in NUMBERS.items() if name.endswith("judged")}
-    assert numbers(score([judged / "run"]).results) == pytest.approx(expected)
+    assert numbers(lm_eval_layout(score([judged / "run"]).results)) == pytest.approx(expected)
 
 
 def test_verdicts_are_read_anew_where_the_question_to_the_judge_is_the_same(judged: Path) -> None:
     write(judged / "tasks", JUDGED, OTHER, scorer="scorer: {type: llm_judge, kwargs: {normalize: false}}")
-    assert numbers(score([judged / "run"]).results)["llm_judge,judged"] == pytest.approx(5.0)  # (4 + 4 + 7) / 3
+    assert numbers(lm_eval_layout(score([judged / "run"]).results))["llm_judge,judged"] == pytest.approx(
+        5.0
+    )  # (4 + 4 + 7) / 3
 
 
 @pytest.mark.parametrize(
@@ -84,7 +89,7 @@ def test_what_no_judge_has_seen_is_refused(entry: str, scorer: str, judged: Path
 
 def test_without_its_journal_a_run_is_scored_with_the_verdicts_of_its_samples(judged: Path) -> None:
     (judged / "run/responses.jsonl").unlink()
-    assert numbers(score([judged / "run"]).results) == pytest.approx(NUMBERS)
+    assert numbers(lm_eval_layout(score([judged / "run"]).results)) == pytest.approx(NUMBERS)
     write(judged / "tasks", JUDGED, OTHER.replace("lowercase", "uppercase"))
     with pytest.raises(ConfigError, match="have not seen these answers: filter_list changed"):
         score([judged / "run"])

@@ -17,6 +17,7 @@ from assay import Aggregator, GenerateTask, GroupConfig, RowAggregator, Standard
 from assay.compat.modules import HelperCode
 from assay.errors import ConfigError
 from assay.evaluation.score import ScoreOptions, score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.groups import Group
 from assay.models import Scripted
 from assay.models.protocol import Answered
@@ -259,7 +260,7 @@ def test_a_group_whose_class_cannot_be_loaded_any_more_is_left_out_and_says_why(
     (tmp_path / "own.py").write_text("class Other: pass\n")
     rescored = score(tmp_path / "run", ScoreOptions())
     assert any(re.search(r"left out: g: its definition cannot be loaded: .*own", each) for each in rescored.remarks)
-    assert rescored.results["results"]["a"]["exact_match,none"] == 0.5
+    assert lm_eval_layout(rescored.results)["results"]["a"]["exact_match,none"] == 0.5
 
 
 def test_what_is_no_aggregator_cannot_be_set() -> None:
@@ -372,7 +373,7 @@ def test_models_whose_functions_or_methods_differ_are_not_resumed_as_each_other(
     assert Scripted(generate=counts(0)).identity == Scripted(generate=counts(7)).identity
     world = world_of(tmp_path, {})
     options: Any = {"tasks": ["a"], "output_path": str(tmp_path / "run"), "progress": False, **world.options}
-    assert run(models[0](), **options).results["results"]["a"]["exact_match,none"] == 0.5
+    assert lm_eval_layout(run(models[0](), **options).results)["results"]["a"]["exact_match,none"] == 0.5
     with pytest.raises(RunError, match="the folder holds another run"):
         run(models[1](), **options)
 
@@ -596,7 +597,7 @@ def test_a_class_over_a_registered_group_or_tag_among_a_runs_tasks_is_that_of_it
     world = world_of(tmp_path, {"g.yaml": "group: g\ntask: [a, t]\n", TAGGED[0]: TAGGED[1]})
     tasks: list[Any] = [spec | {"class": MineInPython}]
     done = run(world.model(), tasks=tasks, output_path=str(tmp_path / "run"), progress=False, **world.options)
-    assert done.results["results"]["t"]["exact_match,none"] == 0.75
+    assert lm_eval_layout(done.results)["results"]["t"]["exact_match,none"] == 0.75
 
 
 SEAMS = [*AGGREGATORS, *METHODS, *PLUGINS, *CLASSES]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import run_world
 from assay.comparison.pairing import model_of
 from assay.exchange.exporters import export
 from assay.exchange.inspect.log_file import member
@@ -123,7 +124,7 @@ def test_a_secret_that_others_wrote_down_stays_with_them(kind: str, tmp_path: Pa
     for name in ("one", "two"):
         ended = run_assay("import", report_path, "-o", built / name)
         assert (ended.returncode, CANARY in ended.stdout + ended.stderr) == (0 if kind == "lm-eval" else 1, False)
-    assert json.loads((built / "one/results.json").read_text())["config"]["model_args"]["api_key"] == "***"
+    assert run_world.results(built / "one")["config"]["model_args"]["api_key"] == "***"
     compared = run_assay("compare", built / "one", built / "two")
     assert "api_key=***" in compared.stdout and CANARY not in compared.stdout + compared.stderr
     for to in ("lm-eval", "inspect", "parquet"):
@@ -144,7 +145,7 @@ def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Pa
         assert export(tmp_path / "run", to, tmp_path / "made" / to)
     assert traces(tmp_path / "made") == []
     assert model_of(RunReader.open(tmp_path / "run")).endswith("(api_key=***)")
-    assert tracked_settings(json.loads((tmp_path / "run/results.json").read_text()))["model_args.api_key"] == "***"
+    assert tracked_settings(run_world.results(tmp_path / "run")["config"])["model_args.api_key"] == "***"
 
 
 WRITTEN = {

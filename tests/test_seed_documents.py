@@ -13,6 +13,7 @@ import yaml
 from tools import make_seeds
 
 import assay
+import run_world
 from assay import GenerateTask, Instance, StandardGroup, Task, TaskConfig, TaskManager
 from assay.errors import ConfigError
 from assay.graphs.collate import MetricCollatorPostProcessor
@@ -280,7 +281,7 @@ def test_the_seeds_paths_are_taken_by_the_command_line(tmp_path: Path, capsys: p
         assert words[0] == "lm-eval" and words[-4:] == ["--model", "hf", "--model_args", "pretrained=gpt2"]
         out = tmp_path / f"out{number}"
         assert main([*words[1:-4], "--model", "dummy", "--include_path", str(tmp_path), "--output_path", str(out)]) == 0
-        ran = json.loads((out / "results.json").read_text())["configs"]
+        ran = run_world.results(out)["configs"]
         assert list(ran) == [["mmlu_anatomy"], ["cb"]][number]
     loading = copied("002/07.py").replace("from lm_eval.tasks import TaskManager\n", "")  # comes with step 8
     names: dict[str, Any] = {"TaskManager": lambda: TaskManager(include_path=tmp_path, include_defaults=False)}

@@ -10,6 +10,7 @@ import pytest
 import assay
 from assay import GenerateTask, GenerationScorer, Instance, Scorer, TaskManager
 from assay.errors import ConfigError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import Failed
 from assay.scoring.scorer_models import OnlyInRun
@@ -490,7 +491,7 @@ def test_a_judged_run_is_scored_again_from_its_verdicts(tmp_path: Path) -> None:
     helper(tmp_path, copied("001/07.py"))
     results = generate(tmp_path, **TWO, yaml=JUDGED, model_role={"judge": judge()}, output_path=str(tmp_path / "out"))
     again = assay.score(str(tmp_path / "out"))
-    assert rows(again.results) == rows(results)
+    assert rows(lm_eval_layout(again.results)) == rows(results)
 
 
 def test_a_model_may_be_a_global_of_the_helper_file_and_is_asked_as_often_as_the_code_does(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 """Selection: names, globs, tags, groups, paths, formats, files and folders; and what comes down to the tasks."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import run_world
 from assay import ConfigError, GroupConfig, StandardGroup, TaskManager
 from assay.tasks.validate import validate
 from commands import Run
@@ -441,7 +441,7 @@ def test_a_run_of_a_registered_group_with_changes_asks_its_tasks(tasks: Path, ru
     (tasks / "t.jsonl").write_text('{"q": "p", "a": 0}\n{"q": "r", "a": 1}\n')
     ended = run_assay("run", "--config", tmp_path / "run.yaml", "--output_path", tmp_path / "out")
     assert ended.returncode == 0, ended.stderr
-    loaded = json.loads((tmp_path / "out/results.json").read_text())
+    loaded = run_world.results(tmp_path / "out")
     assert (loaded["n-shot"]["t"], loaded["group_subtasks"]) == (1, {"both": ["t"]})
     (tmp_path / "run.yaml").write_text((tmp_path / "run.yaml").read_text().replace("both", "bath"))
     ended = run_assay("run", "--config", tmp_path / "run.yaml")

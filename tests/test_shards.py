@@ -13,6 +13,7 @@ from assay.config.run import RunConfig
 from assay.errors import AssayError
 from assay.evaluation.merge import merge
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.runs.results import total_usage
 from assay.tasks.documents import chosen, count, is_in
@@ -65,7 +66,7 @@ def test_merged_shards_are_the_run_that_was_not_sharded(of: int, tasks: Path, ou
     """Seven shards of five and four documents: some have none of a task."""
     run(RecordingModel(), tasks, output, log_samples=True)
     merged = output.with_name("merged")
-    result = merge(merged, sharded(output, of, tasks=tasks)[::-1])
+    result = lm_eval_layout(merge(merged, sharded(output, of, tasks=tasks)[::-1]))
     assert result["results"]["sums"]["exact_match,none"] == EXACT_MATCH
     assert result["results"]["colours"]["acc,none"] == ACC
     assert differing(merged, outcome(output)) == []
@@ -119,7 +120,7 @@ def test_examples_repeats_failures_and_filters_over_all_documents_come_out_the_s
         assert part["n-samples"]["t"]["original"] == 11
     assert sorted(asked) == sorted(whole)
     assert len({prompt for prompt in whole if "q" in prompt}) == 11
-    result = merge(tmp_path / "merged", folders)
+    result = lm_eval_layout(merge(tmp_path / "merged", folders))
     assert result["assay"]["tasks"]["t"]["failed"] == 1
     assert differing(tmp_path / "merged", outcome(tmp_path / "whole")) == []
 
@@ -211,9 +212,9 @@ def test_a_shard_can_be_scored_alone_and_stays_a_part(tasks: Path, output: Path)
     """The second of two shards has 2+3= and 3*3=, both right, and blood and snow, both right."""
     [_, second] = sharded(output, 2, tasks=tasks)
     scored = score(second)
-    assert scored.results["results"]["sums"]["exact_match,none"] == 1.0
-    assert scored.results["assay"]["status"] == "partial"
-    assert scored.results["assay"]["shard"] == {"part": "2/2", "status": "complete"}
+    assert lm_eval_layout(scored.results)["results"]["sums"]["exact_match,none"] == 1.0
+    assert lm_eval_layout(scored.results)["assay"]["status"] == "partial"
+    assert lm_eval_layout(scored.results)["assay"]["shard"] == {"part": "2/2", "status": "complete"}
 
 
 def test_shards_may_ask_different_servers_of_the_same_model(tasks: Path, output: Path) -> None:
@@ -222,7 +223,9 @@ def test_shards_may_ask_different_servers_of_the_same_model(tasks: Path, output:
         run_manifest = manifest(folder)
         run_manifest["spec"]["model"] = f"openai http://node{number}:8000/v1/completions llama 0f3a"
         (folder / "manifest.json").write_text(json.dumps(run_manifest))
-    assert merge(output.with_name("merged"), folders)["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+    assert (
+        lm_eval_layout(merge(output.with_name("merged"), folders))["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+    )
     run_manifest["spec"]["model"] = "openai http://node1:8000/v1/completions llama 77aa"
     (folders[1] / "manifest.json").write_text(json.dumps(run_manifest))
     with pytest.raises(AssayError, match="is a shard of another run"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import run_world
 from assay.runs.run import Run
 from run_world import finish, start
 from serving import Arrived, loopback
@@ -92,7 +93,7 @@ def test_an_interrupted_run_is_resumed_without_a_second_request(
     assert sorted(server.asked[before:]) == ["6", "7", "8", "9"]
     assert f"at least {DOCUMENTS} answered" in said  # the four were asked twice
     assert Run.open(tmp_path / "run").usage["at_least"]
-    results = json.loads((tmp_path / "run/results.json").read_text())
+    results = run_world.results(tmp_path / "run")
     assert results["results"]["t"]["exact_match,none"] == 1.0
 
 

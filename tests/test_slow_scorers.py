@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.evaluation.score import score
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import Failed
 from assay.runs.cache import SCORES_FILE, ScoreCache
 from assay.scoring import workers
@@ -177,7 +178,7 @@ def test_a_cached_score_is_not_computed_again_when_answers_are_scored_again(
         f"{plain}filter_list: [{{name: none, filter: [{{function: take_first}}]}}, {{name: b, filter: {steps}, scorer: generation}}]\n"
     )
     again = score([tmp_path / "run"])
-    assert again.results["results"]["t"][f"{kind.lower()},none"] == pytest.approx(sum(SCORES) / 6)
+    assert lm_eval_layout(again.results)["results"]["t"][f"{kind.lower()},none"] == pytest.approx(sum(SCORES) / 6)
     assert len(log.read_text().splitlines()) == 6
     task.write_text(
         f"{plain}filter_list: [{{name: none, filter: [{{function: uppercase}}, {{function: take_first}}]}}]\n"
@@ -185,7 +186,7 @@ def test_a_cached_score_is_not_computed_again_when_answers_are_scored_again(
     score([tmp_path / "run"])
     assert len(log.read_text().splitlines()) == 12
     write(tmp_path / "tasks", cached=True, parallel=parallel, kind=kind, add=1.0)
-    more = score([tmp_path / "run"]).results["results"]["t"]
+    more = lm_eval_layout(score([tmp_path / "run"]).results)["results"]["t"]
     assert more[f"{kind.lower()},none"] == pytest.approx(sum(SCORES) / 6 + 1)
     assert len(log.read_text().splitlines()) == 18
 
@@ -203,7 +204,7 @@ def test_a_cached_score_is_computed_again_when_a_function_that_it_calls_changes(
     assert len(log.read_text().splitlines()) == 6
     changed = tmp_path / "tasks" / file
     changed.write_text(changed.read_text().replace(f"0.0  # of {file}", "100.0"))
-    again = score([tmp_path / "run"]).results["results"]["t"]
+    again = lm_eval_layout(score([tmp_path / "run"]).results)["results"]["t"]
     assert again["slow,none"] == pytest.approx(100 + sum(SCORES) / 6)
     assert len(log.read_text().splitlines()) == 12
 

@@ -348,7 +348,7 @@ def test_answers_that_land_first_do_not_decide(tmp_path: Path, capsys: pytest.Ca
         code = main(command(folder, url, "--output_path", str(out), "--stop_when", "exact_match > 0.7"))
         posted = asked(log)
         shown = capsys.readouterr()
-        rule = Run.open(out).extras["stop_when"]
+        rule = Run.open(out).results.stop_when
         assert (code, rule["decision"]) == (1, "fail")
         assert rule["documents"] < posted < N / 2
         usage = Run.open(out).usage
@@ -367,14 +367,14 @@ def test_answers_that_land_first_do_not_decide(tmp_path: Path, capsys: pytest.Ca
         # damaged results are worked out again, from the answers that are stored
         (out / "results.json").write_text((out / "results.json").read_text()[:200])
         assert main(command(folder, url, "--output_path", str(out), "--stop_when", "exact_match > 0.7")) == 1
-        assert (asked(log), Run.open(out).extras["stop_when"]) == (posted, rule)
+        assert (asked(log), Run.open(out).results.stop_when) == (posted, rule)
         # without the rule: the rest is asked, and what was answered is not
         assert main(command(folder, url, "--output_path", str(out))) == 0
         assert N <= asked(log) <= N + 32  # those in flight were dropped
         assert Run.open(out).usage["at_least"]
     whole = Run.open(out)
-    assert (whole.status, whole.summary("t")["documents"], "stop_when" in whole.extras) == ("complete", N, False)
-    assert whole.rows("t")[next(iter(whole.rows("t")))].value == 0.5
+    assert (whole.status, whole.results.tasks["t"].documents, bool(whole.results.stop_when)) == ("complete", N, False)
+    assert whole.rows("t")[next(iter(whole.rows("t")))].estimate.value == 0.5
 
 
 def test_a_killed_run_resumes_to_the_same_decision(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_a_killed_run_resumes_to_the_same_decision(tmp_path: Path) -> None:
                 process.wait()
                 assert not Run.open(out).has_finished
             assert main(words) == 0
-            rule, usage = Run.open(out).extras["stop_when"], Run.open(out).usage
+            rule, usage = Run.open(out).results.stop_when, Run.open(out).usage
             answered = {
                 line["k"] for line in map(json.loads, (out / "responses.jsonl").read_text().splitlines()) if "u" in line
             }

@@ -13,6 +13,7 @@ from assay import Run, simple_evaluate
 from assay.cli import main
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError, ConfigError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.runs.folder import RunError
 from assay.runs.run import run_name
 from assay.runs.storage import Storage, UploadError, is_url, local_folder, push, url_of, working_folder
@@ -65,7 +66,7 @@ def test_a_run_is_uploaded_at_its_end_and_opened_by_its_url(tasks: Path, store: 
         "uploaded.json",
     }
     [row] = Run.open(URL).rows("sums").values()
-    assert row.value == EXACT_MATCH
+    assert row.estimate.value == EXACT_MATCH
     assert Run.open(URL).status == "complete"
     assert len(Run.open(Path(URL)).sample_files()["sums"].path.read_bytes()) == len(
         content(store, "samples/sums.parquet")
@@ -116,10 +117,10 @@ def test_an_incomplete_run_is_uploaded_and_only_what_failed_is_asked_again_elsew
 
 def test_a_changed_run_is_never_read_from_an_old_copy(tasks: Path) -> None:
     run_sums(RecordingModel(), tasks, URL)
-    assert Run.open(URL).results["n-samples"]["sums"]["effective"] == 5
+    assert lm_eval_layout(Run.open(URL).results)["n-samples"]["sums"]["effective"] == 5
     run_sums(RecordingModel(), tasks, "other", limit=2)
     push(Path("other"), URL, force=True)
-    assert Run.open(URL).results["n-samples"]["sums"]["effective"] == 2
+    assert lm_eval_layout(Run.open(URL).results)["n-samples"]["sums"]["effective"] == 2
     assert len(list(Run.open(URL).responses())) == 2
 
 
@@ -232,7 +233,10 @@ def test_runs_side_by_side_are_pushed_to_their_urls(tasks: Path) -> None:
     assert push(Path("local/one"), "memory://bucket/one") == 0
     with pytest.raises(UploadError, match="another run is there"):
         push(Path("local/one"), "memory://bucket/two")
-    counts = [Run.open(f"memory://bucket/{name}").results["n-samples"]["sums"]["effective"] for name in ("one", "two")]
+    counts = [
+        lm_eval_layout(Run.open(f"memory://bucket/{name}").results)["n-samples"]["sums"]["effective"]
+        for name in ("one", "two")
+    ]
     assert counts == [1, 2]
 
 
@@ -357,7 +361,7 @@ def test_shards_at_urls_are_merged_into_a_run_at_a_url(tasks: Path) -> None:
     for part in (1, 2):
         run_sums(RecordingModel(), tasks, f"memory://bucket/part{part}", shard=f"{part}/2")
     assert main(["merge", "memory://bucket/whole", "memory://bucket/part1", "memory://bucket/part2"]) == 0
-    assert Run.open("memory://bucket/whole").results["n-samples"]["sums"]["effective"] == 5
+    assert lm_eval_layout(Run.open("memory://bucket/whole").results)["n-samples"]["sums"]["effective"] == 5
 
 
 def test_a_name_that_leads_out_of_the_folder_is_not_fetched(tasks: Path, tmp_path: Path) -> None:

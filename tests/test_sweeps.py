@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+import run_world
 from assay.cli import main
 from assay.models.local.embedded import BUNDLED
 from assay.report.table import checkpoints_table
+from assay.results import Estimate, Results, Row, TaskEntry
 from checkpoint_world import NOISE, TASK, checkpoint, value
 from small_runs import write_task
 
@@ -62,7 +64,7 @@ def test_every_model_has_a_run_folder_and_a_column_of_the_table(
     assert values["step-10"] == values["reference"], "the same weights"
     assert value(tmp_path / "out/step-9") < WORSE_THAN_CHANCE_BY_LUCK < value(tmp_path / "out/step-10")
     assert main(["run", "--tasks", TASK, "-o", str(tmp_path / "alone")]) == 0
-    alone, swept = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("alone", "out/step-10"))
+    alone, swept = (run_world.results(tmp_path / name) for name in ("alone", "out/step-10"))
     assert alone["results"] == swept["results"]
     assert alone["n-samples"] == swept["n-samples"]
 
@@ -176,11 +178,9 @@ def test_a_mistyped_models_is_suggested(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_many_models_are_rows_of_the_table(tmp_path: Path) -> None:
-    def results(right: float) -> dict[str, object]:
-        return {
-            "results": {"t": {"alias": "t", "acc,none": right, "acc_stderr,none": 0.05}},
-            "higher_is_better": {"t": {"acc": True}},
-        }
+    def results(right: float) -> Results:
+        row = Row("t", "acc", "none", Estimate(right, 0.05), higher_is_better=True)
+        return Results({"t": TaskEntry("t", "t", [row])})
 
     many = {**{f"step-{n}": results(n / 10) for n in range(5)}, "bad": None}
     header, _, *rows = table(checkpoints_table(many))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+import run_world
 from commands import run_command
 from graph_world import CLASSIFICATION, EXECUTOR, the_file
 from serving import TALKING, Servers, fetched
@@ -68,7 +69,7 @@ def numbers(top: Path, run: Run, *flags: str) -> tuple[dict[str, Any], Any]:
     ended = run(top, "run", "--task", TASK, "--output_dir", "-".join(["out", *flags]), *flags)
     assert ended.returncode == 0, ended.stderr
     out = top / "-".join(["out", *flags])
-    rows = json.loads((out / "results.json").read_text())["results"]["eval.classification.simpleqa"]
+    rows = run_world.results(out)["results"]["eval.classification.simpleqa"]
     return rows, the_file(out, "MetricCollatorPostProcessor_*.json")
 
 
@@ -300,7 +301,7 @@ def test_result_columns_are_measured_whoever_wrote_them(tmp_path: Path, run: Run
     top = write(tmp_path, graph.replace("CODE", f"{TASK}.own"), **{f"{FOLDER.replace('/', '__')}__own": OWN_METRIC})
     ended = run(top, "run", "--task", TASK, "--output_dir", "out")
     assert ended.returncode == 0, ended.stderr
-    rows = json.loads((top / "out/results.json").read_text())["results"]["eval.classification.simpleqa"]
+    rows = run_world.results(top / "out")["results"]["eval.classification.simpleqa"]
     assert (rows["mine,none"], rows["share,none"]) == (0.2, 0.25)
     assert rows["mine_stderr,none"] == pytest.approx((0.2 * 0.8 / 9) ** 0.5)
     assert not any(name.startswith("said") for name in rows)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import run_world
 from graph_world import the_file
 from serving import loopback
 from sygra_world import answer, write_data
@@ -143,7 +144,7 @@ NUMBERS = {
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("like", ["", " like SyGra"], ids=["ours", "like SyGra"])
 def test_the_evaluations_have_their_full_table(name: str, like: str, world: World) -> None:
-    results = json.loads((world.top / "out" / f"{name}{like}/results.json").read_text())["results"][name]
+    results = run_world.results(world.top / "out" / f"{name}{like}")["results"][name]
     assert (
         sorted(key.removesuffix(",none") for key in results if key.endswith(",none") and "_stderr" not in key)
         == NUMBERS[name]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import assay
+import run_world
 from assay.cli import main
 from assay.graphs.models import dotenv, find_models_file, read_models
 from assay.models import Scripted
@@ -105,7 +106,7 @@ def lay_out(top: Path, graph: str = GRAPH, **files: str) -> Path:
 
 
 def rows(folder: Path, name: str = "mine") -> dict[str, float]:
-    results = json.loads((folder / "results.json").read_text())["results"][name]
+    results = run_world.results(folder)["results"][name]
     return {key.removesuffix(",none"): value for key, value in results.items() if key.endswith(",none")}
 
 
@@ -175,7 +176,7 @@ def test_a_graph_is_found_from_every_folder_of_a_clone(where: str, name: str, tm
     lay_out(tmp_path / "clone", GRAPH.replace("NAME", "starts_alike"), **{"tasks/mine/inner/graph_config.yaml": GRAPH})
     ended = run(clone / where, "--task", name, "--output_dir", tmp_path / "out")
     assert ended.code == 0, ended.err
-    assert list(json.loads((tmp_path / "out/results.json").read_text())["results"]) == ["mine"]
+    assert list(run_world.results(tmp_path / "out")["results"]) == ["mine"]
     assert rows(tmp_path / "out")["starts_alike"] == 0.5
 
 
@@ -267,7 +268,7 @@ def test_one_aggregator_over_two_columns_has_two_rows(tmp_path: Path, run: Run) 
         assert {"exact_match-accuracy", "fuzzy_match-accuracy"} <= set(rows(out))
         [report_written] = json.loads(next(out.glob("MetricCollator*.json")).read_text())
         assert list(report_written["results"]) == ["exact_match-accuracy", "fuzzy_match-accuracy"]
-        [directions] = json.loads((out / "results.json").read_text())["higher_is_better"].values()
+        [directions] = run_world.results(out)["higher_is_better"].values()
         assert directions["exact_match-accuracy"] is True and directions["fuzzy_match-accuracy"] is True
     lay_out(tmp_path, graph + report.replace("ENTRIES", entries.replace("COLUMN", "exact_match")))
     ended = run(tmp_path, "--task", "mine")

@@ -213,14 +213,12 @@ def test_worse_is_red_and_better_green(tmp_path: Path) -> None:
 
 
 def test_a_perplexity_keeps_its_factor_and_the_ends_of_its_interval() -> None:
-    about = {"value": 198.66, "n": 9, "failed": 0, "interval": [2.47, 9300.748], "method": "student-log"}
-    results: dict[str, Any] = {
-        "results": {"t": {"alias": "t", "word_perplexity,none": 198.66, "word_perplexity_stderr,none": 379.8}},
-        "assay": {"tasks": {"t": {"failed": 0, "documents": 9, "rows": {"word_perplexity,none": about}}}},
-    }
     from assay.report.table import results_view
+    from assay.results import Estimate, Results, Row, TaskEntry
 
-    lines, left_out = fitted_table(results_view(results), 100)
+    number = Estimate(198.66, 379.8, (2.47, 9300.748), 9, method="student-log")
+    task = TaskEntry("t", "t", [Row("t", "word_perplexity", "none", number)], documents=9)
+    lines, left_out = fitted_table(results_view(Results({"t": task})), 100)
     assert re.split(r" {2,}", lines[1].strip())[3:] == [
         "word_perplexity",
         "198.6600",
@@ -422,20 +420,21 @@ def test_tasks_without_data_are_one_line_before_the_table_and_none_after_it(
     assert line.startswith("56 of 57 tasks (subject_00, subject_01, subject_02 and 53 more) cannot be run: ")
     assert "gone/subject_…/test.jsonl" in line and line.endswith("continuing without them; all names in results.json")
     assert said.count("subject_00") == 1
-    broken = json.loads((tmp_path / "run/results.json").read_text())["assay"]["broken"]
+    broken = json.loads((tmp_path / "run/results.json").read_text())["broken"]
     assert list(broken) == names
     assert main(["runs", "show", str(tmp_path / "run")]) == 0
 
 
 def test_the_same_failure_of_many_tasks_is_one_line_with_their_sums() -> None:
+    from assay.results import Results, TaskEntry
     from assay.runs.results import failure_lines
 
-    def task(failed: int, reason: str) -> dict[str, Any]:
-        return {"failed": failed, "documents": 10, "incomplete": True, "reasons": {reason: failed}, "rows": {}}
+    def task(name: str, failed: int, reason: str) -> TaskEntry:
+        return TaskEntry(name, name, documents=10, failed=failed, reasons={reason: failed}, is_incomplete=True)
 
-    tasks = {f"t{number}": task(number, "no answer") for number in range(1, 5)}
-    account = {"tasks": {**tasks, "other": task(7, "too long")}, "broken": {"u": "old", "v": "old"}}
-    assert failure_lines(account) == [
+    tasks = [*(task(f"t{number}", number, "no answer") for number in range(1, 5)), task("other", 7, "too long")]
+    results = Results({entry.name: entry for entry in tasks}, broken={"u": "old", "v": "old"})
+    assert failure_lines(results) == [
         "incomplete: 4 tasks (t1, t2, t3 and 1 more): 10 of 40 documents failed (10× no answer)",
         "incomplete: other: 7 of 10 documents failed (7× too long)",
         "not run: 2 of 7 tasks (u, v): old",

@@ -10,6 +10,7 @@ from tests.test_agent_backends import BACKENDS, TALKING
 
 import assay
 from assay import ConfigError
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import Request, Response, Text
 from serving import Servers
@@ -109,7 +110,7 @@ def test_no_metric_filter_function_scorer_or_judge_sees_a_tool_call_as_an_empty_
     )  # fmt: skip
     assert (account(results)["scored"], account(results)["failed"]) == (0, 2)
     assert all("a call of a tool without text" in reason for reason in account(results)["reasons"])
-    again = assay.score(tmp_path / "run").results if kind == "metric" else results
+    again = lm_eval_layout(assay.score(tmp_path / "run").results) if kind == "metric" else results
     assert account(again)["failed"] == 2
 
 

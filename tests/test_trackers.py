@@ -32,11 +32,11 @@ def test_a_tracker_that_is_not_installed_changes_nothing_and_the_command_is_prin
     monkeypatch.setitem(sys.modules, "trackio", None)
     monkeypatch.setattr("assay.cli.trackers.find_spec", lambda name: None)
     assert main(command(tasks)) == 0
-    before = (tasks.parent / "run/results.json").read_text()
+    before = run_world.results(tasks.parent / "run")["results"]
     code = main([*command(tasks), "--trackio_args", "project=mine,token=abcdefgh1234", "--force"])
     printed = capsys.readouterr()
     assert code == 0
-    assert json.loads((tasks.parent / "run/results.json").read_text())["results"] == json.loads(before)["results"]
+    assert run_world.results(tasks.parent / "run")["results"] == before
     assert "trackio is not installed, so this run will not be logged there" in printed.err  # before the run
     assert f"to log it: assay export {tasks.parent / 'run'} --to trackio --args project=mine 'token=***'" in printed.err
     assert "abcdefgh1234" not in printed.out + printed.err

@@ -95,8 +95,8 @@ def test_the_live_model_is_evaluated_and_its_numbers_are_logged(tmp_path: Path, 
         for row in trainer.state.log_history
         if "eval_assay/choices/acc" in row
     }
-    stored = {step: run.rows("choices")["acc", "none"].value for step, run in callback.runs.items()}
-    assert logged == stored and callback.runs[4].rows("choices")["acc", "none"].n == 6
+    stored = {step: run.rows("choices")["acc", "none"].estimate.value for step, run in callback.runs.items()}
+    assert logged == stored and callback.runs[4].rows("choices")["acc", "none"].estimate.n == 6
     last = assay.Run.open(tmp_path / "runs/step-4")
     assert last.status == "complete"
     prompt = torch.tensor([hf_world.numbers("w10 w11 w5")])
@@ -124,7 +124,7 @@ def test_the_numbers_of_an_evaluation_go_to_trackers_and_choose_the_best_model(t
     metrics = trainer.evaluate()
     assert (
         metrics["eval_assay/choices/acc"]
-        == assay.Run.open(tmp_path / "runs/step-4").rows("choices")["acc", "none"].value
+        == assay.Run.open(tmp_path / "runs/step-4").rows("choices")["acc", "none"].estimate.value
     )
     assert sum("eval_assay/choices/acc" in each for each in tracker.seen) >= 2, (
         "logged, and in the metrics of the evaluation"

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import assay
+import run_world
 from assay.models import Scripted
 from commands import Run
 from conftest import Write
@@ -251,7 +252,7 @@ def test_a_helper_that_ends_the_process_gives_exit_code_1_and_results(
     assert ended.returncode == 1
     assert "2 of 6 documents failed" in ended.stderr
     assert "SystemExit: 0" in ended.stderr
-    assert set(json.loads((tmp_path / "run" / "results.json").read_text())["results"]) == {"t", "fine"}
+    assert set(run_world.results(tmp_path / "run")["results"]) == {"t", "fine"}
 
 
 def test_a_target_that_raises_when_answers_are_scored_again_fails_its_document_alone(

@@ -336,7 +336,7 @@ def test_the_foot_of_the_table_says_which_answers_are_not_scored(case: str, tmp_
     yaml, options, expected = UNSCORED[case]
     results = generate(tmp_path, EIGHT, ["a", "a"], SAMPLED + "repeats: 4\n" + yaml, **options)
     assert remarks(results) == expected
-    assert [line for line in table_footing(results) if "answers" in line] == [f"t: {each}" for each in expected]
+    assert [line for line in table_footing(results.results) if "answers" in line] == [f"t: {each}" for each in expected]
 
 
 TRANSLATED = [

@@ -294,7 +294,7 @@ def test_no_answer_makes_a_page_fail(tmp_path: Path) -> None:
         '{"status": "complete", "tasks": {"t": {"size": 9, "repeats": 2}}}'
     )
     (tmp_path / "runs/run/results.json").write_text(
-        '{"results": {"t": {"exact_match,none": 0.0}}, "configs": {"t": {}}}'
+        '{"tasks": {"t": {"alias": "t", "rows": [{"metric": "exact_match", "filter": "none", "value": 0.0}]}}}'
     )
     pages = ["/task?run=run&task=t", "/task?run=run&task=t&page=2&slice=deep", "/task.json?run=run&task=t"]
     pages += [f"/samples.{kind}?run=run&task=t" for kind in ("csv", "jsonl", "parquet")]
@@ -312,10 +312,10 @@ def test_a_conversation_of_a_megabyte_and_of_attacks_is_a_page(tmp_path: Path) -
     talk = tuple(Message("user", text) for text in (*HOSTILE, "word " * 200_000, "\u202eback"))
     view_of(tmp_path / "runs/big/samples", talk, "x" * 1_000_000)
     (tmp_path / "runs/big/manifest.json").write_text(
-        '{"format": 2, "created": 1.0, "status": "complete", "tasks": {"t": {"size": 1}}}'
+        '{"format": 3, "created": 1.0, "status": "complete", "tasks": {"t": {"size": 1}}}'
     )
     (tmp_path / "runs/big/results.json").write_text(
-        '{"results": {"t": {"exact_match,none": 0.0}}, "configs": {"t": {}}}'
+        '{"tasks": {"t": {"alias": "t", "rows": [{"metric": "exact_match", "filter": "none", "value": 0.0}]}}}'
     )
     with serving(tmp_path / "runs") as at:
         for markup in ("", "1"):

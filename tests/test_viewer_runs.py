@@ -11,6 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ import pytest
 from assay.cli import main
 from assay.records import ScoreKey
 from assay.report.index import FEW_RUNS, FORMAT, INDEX, MIN_RUNS, RunIndex
+from assay.results import Estimate as Number
+from assay.results import Row
 from assay.runs.folder import write_json
-from assay.runs.results import TaskResult, assay_section, lm_eval_results
-from assay.runs.run import ResultRow
+from assay.runs.results import TaskResult, results_tree
+from assay.runs.results_json import encode
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 from assay.version import __version__
@@ -41,13 +44,13 @@ def write_run(folder: Path, shares: dict[str, float], *, model: str = "m", day: 
         rows = {key: each for key, each in rows.items() if key.metric in metrics}
         better = {"acc": True, "loss": False}
         results.append(TaskResult(task, task, rows, n, n, n, {}, {}, n, 0, 1.0, better, {"task": task}, {}))
-    about = {"config": {"model": model, "model_args": {}}, "total_evaluation_time_seconds": "1"}
+    about = {"config": {"model": model, "model_args": {}}, "facts": {"total_evaluation_time_seconds": "1"}}
     folder.mkdir(parents=True, exist_ok=True)
-    section = assay_section(results, [], {}, 0.01, interval)
-    write_json(folder / "results.json", {**lm_eval_results(results, []), **about, "assay": section})
+    tree = results_tree(results, [], {}, 0.01, interval)
+    write_json(folder / "results.json", encode(replace(tree, **about)))
     tasks = {task: {"size": n, "repeats": 1, "source": f"data of {task}"} for task in shares}
     noted = {"created": START + day * DAY, "status": "complete", "tasks": tasks, "model": {"name": model}}
-    write_json(folder / "manifest.json", {"format": 2, **noted})
+    write_json(folder / "manifest.json", {"format": 3, **noted})
     old = time.time() - 10
     for each in (*folder.iterdir(), folder):
         os.utime(each, (old, old))  # files of just now are read again, as they may have changed
@@ -81,7 +84,12 @@ def test_the_index_lists_every_run_without_opening_it_again(runs: Path) -> None:
     assert not opened
     assert len(entries) == MIN_RUNS + 5
     head = entries["group/run-07"].head
-    assert (head.headline.value, head.headline.n, head.model, head.tasks) == (0.07, 100, "model-1", ["a", "b"])
+    assert (head.headline.estimate.value, head.headline.estimate.n, head.model, head.tasks) == (
+        0.07,
+        100,
+        "model-1",
+        ["a", "b"],
+    )
 
 
 def test_a_run_counts_over_its_entry_in_the_index(runs: Path) -> None:
@@ -97,10 +105,10 @@ def test_a_run_counts_over_its_entry_in_the_index(runs: Path) -> None:
     write_run(runs / "new", {"a": 0.5})
     (runs / "group/run-06/results.json").write_text("{")
     entries = RunIndex(runs).refresh()
-    assert entries["group/run-03"].head.headline.value == 0.93
-    assert entries["group/run-04"].head.headline.value == 0.94 or entries["group/run-04"].head.problem
+    assert entries["group/run-03"].head.headline.estimate.value == 0.93
+    assert entries["group/run-04"].head.headline.estimate.value == 0.94 or entries["group/run-04"].head.problem
     assert "group/run-05" not in entries and "group/run-08" not in entries
-    assert "new" in entries and entries["group/renamed"].head.headline.value == 0.08
+    assert "new" in entries and entries["group/renamed"].head.headline.estimate.value == 0.08
     assert "not JSON" in entries["group/run-06"].head.problem
     again = RunIndex(runs).refresh()
     assert {name: each.head.headline for name, each in again.items()} == {
@@ -273,16 +281,18 @@ def test_runs_are_filtered_by_model_task_date_and_tag(runs: Path) -> None:
     assert "&lt;b&gt;" in text and "run-03" not in text
 
 
-def rate(right: int, n: int, higher: bool = True) -> ResultRow:
+def rate(right: int, n: int, higher: bool = True) -> Row:
     share = right / n
     low, high = interval(Estimate(share, math.sqrt(share * (1 - share) / n), n, is_rate=True))  # type: ignore[misc]
-    return ResultRow(ScoreKey("acc", "none"), share, None, (low, high), n, higher)
+    return Row("t", "acc", "none", Number(share, None, (low, high), n), higher_is_better=higher)
 
 
 def test_ties_are_decided_by_intervals_not_by_digits() -> None:
     # Newcombe's example (Statistics in Medicine 17, 1998, table II a): 56/70 against 48/80, the difference 0.2 has 0.0524 … 0.3339
     a, b = rate(56, 70), rate(48, 80)
-    assert math.isclose(a.value - b.value - math.hypot(a.value - a.low, b.high - b.value), 0.0524, abs_tol=0.006)  # type: ignore[operator]
+    one, other = a.estimate, b.estimate
+    distance = math.hypot(one.value - one.low, other.high - other.value)  # type: ignore[operator]
+    assert math.isclose(one.value - other.value - distance, 0.0524, abs_tol=0.006)  # type: ignore[operator]
     assert is_clearly_better(a, b)
     assert not is_clearly_better(b, a)
     assert best_runs({"a": a, "b": b, "c": rate(52, 70)}) == {"a", "c"}

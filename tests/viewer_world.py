@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -17,7 +18,8 @@ from assay import simple_evaluate
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import write_json
-from assay.runs.results import TaskResult, assay_section, lm_eval_results
+from assay.runs.results import TaskResult, results_tree
+from assay.runs.results_json import encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.statistics.influence import Estimate
@@ -158,19 +160,15 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
             )
         )
     about = {"config": {"model": names[0], "model_args": {"model": names[1], "api_key": SECRET}}}
-    run_results = lm_eval_results(results, [])
-    for row in run_results["results"].values():
-        row["alias"] = names[1]
-    write_json(
-        folder / "results.json",
-        {**run_results, **about, "assay": assay_section(results, [], {names[2]: names[2]}, 0.01, interval)},
-    )
+    tree = results_tree(results, [], {names[2]: names[2]}, 0.01, interval)
+    tree = replace(tree, tasks={name: replace(task, alias=names[1]) for name, task in tree.tasks.items()})
+    write_json(folder / "results.json", encode(replace(tree, **about)))
     reported = {
         "command": ["assay", f"--model_args=api_key={SECRET}", names[0]],
         "environment": {"token": SECRET, names[0]: names[1]},
     }
     manifest = {
-        "format": 2,
+        "format": 3,
         "created": 1.0,
         "status": names[0],
         "tasks": {name: {"size": 14} for name in names},

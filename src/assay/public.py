@@ -295,13 +295,13 @@ def simple_evaluate(  # noqa: PLR0913  # the options of a run
     verbosity: str | None = None, **unknown: Never,
 ) -> dict[str, Any]:  # fmt: skip
     # </generated>
-    """Evaluate a model on tasks; returns the content of results.json, with `samples` unless `log_samples` is false.
+    """Evaluate a model on tasks; returns lm-eval's dict of results, with `samples` unless `log_samples` is false.
 
     `model` is a model object or a name of `assay ls models`. The options are those of `assay run` and of lm-eval's function of
     this name; docs/reference/run.md explains each. `evaluation_tracker` has no effect: results are stored in `output_path`.
     """
     options = _options(locals())
-    from assay.evaluation import simple_evaluate as start
+    from assay.exchange.lm_eval_api import simple_evaluate as start
 
     return start(**options, **_stop_rule(options))
 
@@ -382,7 +382,7 @@ def evaluate(  # noqa: PLR0913  # the options of a run
     # </generated>
     """Evaluate a model on tasks that `TaskManager.load` returned; returns the content of results.json."""
     options = _options(locals())
-    from assay.evaluation import evaluate as start
+    from assay.exchange.lm_eval_api import evaluate as start
 
     return start(**options, **_stop_rule(options))
 

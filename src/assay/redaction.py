@@ -338,34 +338,49 @@ def redacted_command(arguments: Sequence[str]) -> list[str]:
     return redacted_arguments
 
 
-BY_NAME = frozenset(
-    ("configs", "results", "groups", "group_subtasks", "versions", "n-shot", "n-samples", "higher_is_better", "tasks")
-)
-"""Parts of results and manifests by task or group, which may be called anything."""
+def without_secrets(manifest: JSONObject) -> JSONDict:
+    """Redact a manifest of any origin. Tasks may be called anything.
 
-
-def without_secrets(value: JSONObject) -> JSONDict:
-    """Redact results or a manifest of any origin.
-
-    >>> without_secrets({"config": {"model_args": {"api_key": "abc"}}, "results": {"key": {"alias": "key"}}})
-    {'config': {'model_args': {'api_key': '***'}}, 'results': {'key': {'alias': 'key'}}}
+    >>> without_secrets({"spec": {"model_args": {"api_key": "abc"}}, "tasks": {"key": {"size": 5}}})
+    {'spec': {'model_args': {'api_key': '***'}}, 'tasks': {'key': {'size': 5}}}
     """
-    return {key: _part(key, each) for key, each in value.items()}
+    return {
+        key: {name: redacted(facts) for name, facts in value.items()}
+        if key == "tasks" and isinstance(value, Mapping)
+        else redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
+        for key, value in manifest.items()
+    }
 
 
-def _part(key: str, value: AnyJSON) -> AnyJSON:
-    if key == "assay":
-        return _account(value)
-    if key in BY_NAME and isinstance(value, Mapping):
-        return {name: redacted(each, texts=key != "configs") for name, each in value.items()}
-    return redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
+def results_without_secrets(content: JSONObject) -> JSONDict:
+    """Redact the content of a results.json of any origin.
+
+    >>> results_without_secrets({"config": {"model_args": {"api_key": "abc"}}, "tasks": {"key": {"alias": "key"}}})
+    {'config': {'model_args': {'api_key': '***'}}, 'tasks': {'key': {'alias': 'key'}}}
+    """
+    return {key: _results_part(key, value) for key, value in content.items()}
 
 
-def _account(value: AnyJSON, name: str = "") -> AnyJSON:
-    """Redact assay's section of the results: its keys are names of tasks, metrics, filters and models, which may be
+def _results_part(key: str, value: AnyJSON) -> AnyJSON:
+    if key == "tasks" and isinstance(value, Mapping):
+        return {name: _entry(task) for name, task in value.items()}
+    if key == "facts" and isinstance(value, Mapping):
+        return {name: redacted(fact, name, texts=name != "system_instruction") for name, fact in value.items()}
+    return redacted(value, key) if key == "config" else _by_names(value)
+
+
+def _entry(task: AnyJSON) -> AnyJSON:
+    """Redact the results of a task; texts in its settings are prompts."""
+    if not isinstance(task, Mapping):
+        return redacted(task)
+    return {key: redacted(part, texts=False) if key == "config" else _by_names(part) for key, part in task.items()}
+
+
+def _by_names(value: AnyJSON, name: str = "") -> AnyJSON:
+    """Redact a part of the results: its keys are names of tasks, metrics, filters and models, which may be
     anything; only a group's metadata is written by users."""
     if name == "metadata":
         return redacted(value, name)
     if isinstance(value, Mapping):
-        return {key: _account(each, str(key)) for key, each in value.items()}
-    return [_account(each) for each in value] if isinstance(value, list) else redacted(value)
+        return {key: _by_names(inner, str(key)) for key, inner in value.items()}
+    return [_by_names(inner) for inner in value] if isinstance(value, list) else redacted(value)

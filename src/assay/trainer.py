@@ -146,9 +146,9 @@ def logged_numbers(run: Run) -> dict[str, float]:
     """The numbers of a run as a Trainer logs them: `eval_assay/arc_easy/acc`, with the filter where it is not `none`."""
     numbers = {}
     for _, name, row in run.scored_rows():
-        if row.value is not None:
+        if row.estimate.value is not None:
             filtered = "" if row.filter == "none" else f",{row.filter}"
-            numbers[f"{LOG_PREFIX}{name}/{row.metric}{filtered}"] = row.value
+            numbers[f"{LOG_PREFIX}{name}/{row.metric}{filtered}"] = row.estimate.value
     return numbers
 
 

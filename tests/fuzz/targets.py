@@ -250,9 +250,8 @@ def good_run() -> Path:
         "cost": 0.25,
         "seconds": {"p50": 0.1},
     }
-    results = run_world.results(run)
-    results["assay"]["account"] = {**spent, "roles": {"judge": spent}, "tasks": {"sums": spent}}
-    (run / "results.json").write_text(json.dumps(results))
+    usage = {**spent, "roles": {"judge": spent}, "tasks": {"sums": spent}}
+    run_world.change_results(run, lambda content: content.update(usage=usage))
     score(run, ScoreOptions(include_path=[str(folder / "tasks")]))
     return run
 

@@ -65,6 +65,8 @@ def define_run(parser: argparse.ArgumentParser) -> None:
     _define_sygra(groups[GRAPHS].add_argument)
     for name, sentence in TRACKERS.items():
         groups[PATHS].add_argument(f"--{name}", nargs="+", action="extend", metavar="K=V", help=sentence)
+    groups[PATHS].add_argument("--export", action="append", default=[], metavar="NAME", help="write the finished run for"
+        " another program, too, as lm-eval: below exports/ in its folder (names: `assay export --to`); repeatable")  # fmt: skip
     parser.set_defaults(run=_start_run)
 
 

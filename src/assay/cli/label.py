@@ -10,13 +10,14 @@ from assay.comparison.labelling import (
     AGREEMENT,
     JudgeRows,
     Plan,
-    corrected_rows,
+    corrections,
     judge_rows,
     plan_labels,
     read_table,
     store_labels,
     write_table,
 )
+from assay.config.row_names import row_name
 from assay.report.write import CARD, card_rows
 from assay.runs.run import Run
 from assay.runs.storage import shown_path
@@ -96,23 +97,14 @@ def _scale(plan: Plan) -> str:
 def _import(run: Run, rows: list[JudgeRows], path: Path, labeller: str) -> None:
     read = read_table(path, run, rows)
     store_labels(run, rows, read.labels, labeller)
-    corrected = corrected_rows(Run.open(run.path)).tasks
+    labelled = Run.open(run.path)
     lines = []
     for task in read.labels:
-        for row, about in corrected[task].items():
-            low, high = about["interval"] or (None, None)
+        for key, number in corrections(labelled.without_labels(), task, labelled.labels[task]).items():
+            low, high = number.low, number.high
             ends = f"{low:.3f} … {high:.3f}" if low is not None and high is not None else "–"
-            lines.append(
-                (
-                    task,
-                    row,
-                    f"{about['judge']:.4f}",
-                    f"{about['value']:.4f}",
-                    ends,
-                    str(about["labels"]),
-                    about["method"],
-                )
-            )
+            cells = (f"{number.judge:.4f}", f"{float(number):.4f}", ends, str(number.labels), number.method)
+            lines.append((task, row_name(key), *cells))
     echo(draw_table(("task", "row", "judge", "corrected", "95 %", "labels", "method"), lines))
     if read.empty:
         echo_err(

@@ -260,8 +260,8 @@ def _format_rows(options: argparse.Namespace) -> list[ListedName]:
 
 
 def define_schema(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=["task", "group", "graph", "format", "run", "view"],
-                        help="the kind of file; view: the JSON of the viewer's pages")  # fmt: skip
+    parser.add_argument("kind", choices=["task", "group", "graph", "format", "run", "results", "view"],
+                        help="the kind of file; results: results.json of a run; view: the JSON of the viewer's pages")  # fmt: skip
     parser.set_defaults(run=run_schema)
 
 
@@ -271,6 +271,11 @@ def run_schema(options: argparse.Namespace) -> int:
         from assay.viewer.json_pages import view_schema
 
         echo_json(view_schema())
+        return 0
+    if options.kind == "results":
+        from assay.runs.results_json import schema
+
+        echo_json(schema())
         return 0
     from assay.config.group import GroupConfig
     from assay.config.run import RunConfig

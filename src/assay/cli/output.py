@@ -20,7 +20,7 @@ from assay.report.report_table import ReportTable
 from assay.report.terminal import TableView, cell_width, fitted_table, pieces, write_terminal
 
 if TYPE_CHECKING:
-    from assay.runs.results import ResultsJSON
+    from assay.results import Results
 
 EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
 """Exit codes by the status of a run."""
@@ -236,7 +236,7 @@ def break_line(line: str, width: int | None) -> list[str]:
     return [*lines, current]
 
 
-def echo_tables(results: "ResultsJSON", depth: int | None = None) -> None:
+def echo_tables(results: "Results", depth: int | None = None) -> None:
     """Print the results: on a terminal one table; else that of all lines, and that of groups if they have metrics."""
     from assay.report.table import results_table, results_view
 
@@ -249,7 +249,7 @@ def echo_tables(results: "ResultsJSON", depth: int | None = None) -> None:
         echo("\n" + groups)
 
 
-def echo_results(results: "ResultsJSON", folder: Path) -> int:
+def echo_results(results: "Results", folder: Path) -> int:
     """Print the tables and the folder of a run that was made without a model; returns the exit code of its status."""
     from assay.report.table import table_footing, table_heading
 
@@ -258,13 +258,12 @@ def echo_results(results: "ResultsJSON", folder: Path) -> int:
     for line in table_footing(results):
         echo_wrapped(line, sys.stderr)
     echo(f"\nrun: {folder.resolve()}")
-    return EXIT.get(results.get("assay", {}).get("status", ""), EXIT["incomplete"])
+    return EXIT.get(results.status, EXIT["incomplete"])
 
 
-def exit_code(results: "ResultsJSON") -> int:
+def exit_code(results: "Results") -> int:
     """Look up the exit code of a run; of a shard, that of the documents in it; with a rule to stop, that of its decision."""
-    account = results["assay"]
-    decided = account.get("stop_when", {}).get("decision")
-    if decided is not None and (decided != "inconclusive" or account["status"] != "partial"):
+    decided = results.stop_when.get("decision")
+    if decided is not None and (decided != "inconclusive" or results.status != "partial"):
         return DECISION_EXIT[decided]
-    return EXIT[account.get("shard", account)["status"]]
+    return EXIT[results.shard["status"] if results.shard else results.status]

@@ -31,7 +31,8 @@ from assay.fleet.sweep import WEIGHTS, finished_run, weights_folder
 from assay.models.load import backend, parameters
 from assay.redaction import redacted_command
 from assay.report.table import table_footing, table_heading
-from assay.runs.results import MANY, ResultsJSON, tasks_text
+from assay.results import Results
+from assay.runs.results import MANY, tasks_text
 from assay.runs.run import Run
 from assay.runs.storage import UploadError, shown_place
 from assay.tasks.order import StopRule
@@ -67,7 +68,7 @@ def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
             return EXIT["complete"]
         evaluation = _evaluated(work, command)
     except UploadError as error:  # the run itself has its results
-        shell.show(Evaluation(dict(Run.open(error.folder).results), None, ()), config, options)
+        shell.show(Evaluation(Run.open(error.folder).results, None, ()), config, options)
         track(trackers, error.folder)
         raise
     except KeyboardInterrupt:
@@ -104,7 +105,7 @@ def _prepared(config: RunConfig, *, load_ahead: bool = False) -> PreparedRun:
     return work
 
 
-def swept(config: RunConfig, command: Sequence[str], trackers: Sequence[Tracking]) -> ResultsJSON:
+def swept(config: RunConfig, command: Sequence[str], trackers: Sequence[Tracking]) -> Results:
     """Evaluate one of many models, unless that is done."""
     results, is_new = evaluated_once(replace(config, keep_finished=False), command, weights_folder(config), trackers)
     if not is_new:
@@ -114,7 +115,7 @@ def swept(config: RunConfig, command: Sequence[str], trackers: Sequence[Tracking
 
 def evaluated_once(
     config: RunConfig, command: Sequence[str], weights: Path | None, trackers: Sequence[Tracking] = ()
-) -> tuple[ResultsJSON, bool]:
+) -> tuple[Results, bool]:
     """The results of a run, and whether it had to be made. Without a change of its `weights` since, a complete one is read."""
     work = _prepared(config)
     known = finished_run(work, weights)
@@ -164,7 +165,14 @@ def _show(evaluation: Evaluation, config: RunConfig, options: argparse.Namespace
     echo_wrapped(table_heading(results))
     echo_tables(results, options.depth)
     if config.show_config:
-        echo(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
+        echo(
+            json.dumps(
+                {name: results.tasks[name].config for name in sorted(results.tasks)},
+                indent=2,
+                default=str,
+                ensure_ascii=False,
+            )
+        )
     for line in table_footing(results, with_broken=False):
         echo_wrapped(line, sys.stderr)
     if evaluation.folder is not None:

@@ -112,7 +112,7 @@ def _row(head: RunHeadline) -> tuple[str, ...]:
     tasks = head.tasks[0] + (f" and {len(head.tasks) - 1} more" if len(head.tasks) > 1 else "") if head.tasks else ""
     number = head.headline
     shown = (
-        f"{number.metric} {number.value:.4f} ({head.headline_of}){', provisional' if head.is_running else ''}"
+        f"{number.metric} {number.estimate.value:.4f} ({head.headline_of}){', provisional' if head.is_running else ''}"
         if number is not None
         else ""
     )
@@ -121,7 +121,7 @@ def _row(head: RunHeadline) -> tuple[str, ...]:
 
 def _show(path: Path) -> int:
     opened = Run.open(path)
-    if opened.status == RUNNING or not opened.results:
+    if opened.status == RUNNING or opened.results.is_empty:
         echo(f"{path}: {opened.status}; no results yet")
         return 0
     echo_wrapped(table_heading(opened.results))

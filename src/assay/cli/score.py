@@ -90,7 +90,7 @@ def _numbers(numbers: Sequence[RowChange]) -> str:
 
 
 def _samples(scored: Rescored) -> Iterable[str]:
-    changed = scored.results["assay"]["scored"]["changed"]
+    changed = scored.results.rescored["changed"]
     for task, change in changed.items():
         ids = ", ".join(map(str, change["ids"][:SHOWN])) + (" …" if change["count"] > SHOWN else "")
         yield f"{task}: {counted(change['count'], 'sample')} changed: {ids}"

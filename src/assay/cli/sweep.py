@@ -14,17 +14,17 @@ from assay.errors import AssayError, ConfigError, Problem
 from assay.evaluation.options import checkpoint_runs
 from assay.fleet.sweep import KEY, sweep_runs
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing
-from assay.runs.results import ResultsJSON
+from assay.results import Results
 from assay.runs.storage import write_beside
 
 CANNOT = 2
-SweepResults = dict[str, ResultsJSON | None]
+SweepResults = dict[str, Results | None]
 
 
 class SweepOutcome(NamedTuple):
     """The results of a model, or the reason that there are none."""
 
-    results: ResultsJSON | None
+    results: Results | None
     reason: str = ""
 
 
@@ -40,7 +40,7 @@ def runs_of(config: RunConfig, file: Fields | None, options: argparse.Namespace)
     return sweep_runs(config, file[KEY], file.origin(KEY))
 
 
-def run_sweep(runs: Mapping[str, RunConfig], evaluate: Callable[[RunConfig], ResultsJSON], output: str | None) -> int:
+def run_sweep(runs: Mapping[str, RunConfig], evaluate: Callable[[RunConfig], Results], output: str | None) -> int:
     """Evaluate every model and print one table; returns the exit code."""
     outcomes: dict[str, SweepOutcome] = {}
     for number, (name, config) in enumerate(runs.items(), 1):

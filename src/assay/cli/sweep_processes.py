@@ -113,7 +113,7 @@ def run_one(path: str) -> int:
     Fleet.shares = True
     try:
         load_plugins(work.config.plugins)
-        outcome = SweepOutcome(dict(swept(*work)))
+        outcome = SweepOutcome(swept(*work))
     except (AssayError, OSError) as error:
         outcome = SweepOutcome(None, "; ".join(map(str, getattr(error, "problems", (error,)))))
     Path(path).write_bytes(pickle.dumps(outcome))

@@ -1,4 +1,5 @@
-"""Lm-eval's flags --wandb_args, --trackio_args and --hf_hub_log_args: a finished run is exported, as `assay export` does it.
+"""The flag --export, and lm-eval's --wandb_args, --trackio_args and --hf_hub_log_args: a finished run is exported, as `assay
+export` does it.
 
 A tracker that fails changes neither the run nor the exit code: the reason is printed, and the command that does it afterwards.
 """
@@ -22,6 +23,8 @@ from assay.user_code import UserCodeError, user_code
 TARGETS = {"wandb_args": "wandb", "trackio_args": "trackio", "hf_hub_log_args": "hf-hub"}
 LIBRARIES = {"wandb": "wandb", "trackio": "trackio", "hf-hub": "huggingface_hub"}
 NEEDS_FOLDER = "a tracker needs the files of the run: leave --no_output out"
+EXPORTS = "exports"
+"""The folder in that of a run with what --export writes, by exporter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +34,17 @@ class Tracking:
     flag: str
     to: str
     arguments: Mapping[str, Mapping[str, YAMLValue]] = field(repr=False)
+    has_target: bool = False
+    """Whether it writes files, which go below the folder of the run."""
+
+    def target(self, folder: Path) -> Path | None:
+        return folder / EXPORTS / self.to if self.has_target else None
 
     def command(self, folder: Path) -> str:
         """The command that does it, without secrets."""
         flags = [part for name, pairs in self.arguments.items() for part in (f"--{name}", *(_written(pairs)))]
+        target = self.target(folder)
+        flags += ["-o", str(target)] if target is not None else []
         return shlex.join(redacted_command(["assay", "export", str(folder), "--to", self.to, *flags]))
 
 
@@ -57,10 +67,11 @@ def requested_trackers(options: argparse.Namespace, file: dict[str, YAMLValue]) 
             if not (known["push_results_to_hub"] or known["push_samples_to_hub"]):
                 continue
         trackers.append(Tracking(name, to, arguments))
+    trackers += _exports(options.export or file.pop("export", None) or [])
     if trackers and options.no_output:
         raise ConfigError([Problem(Place(trackers[0].flag), "there is nothing to log", NEEDS_FOLDER)])
     for each in trackers:
-        if find_spec(LIBRARIES[each.to]) is None:
+        if each.to in LIBRARIES and find_spec(LIBRARIES[each.to]) is None:
             echo_err(f"--{each.flag}: {LIBRARIES[each.to]} is not installed, so this run will not be logged there")
     return trackers
 
@@ -70,10 +81,15 @@ def track(trackers: Iterable[Tracking], folder: Path | None) -> None:
     for each in trackers if folder is not None else ():
         from assay.exchange.exporters import export
 
+        path = folder or Path()
         try:
             with user_code(each.to):
                 places = export(
-                    folder or "", each.to, args=each.arguments["args"], config_args=each.arguments.get("config_args")
+                    path,
+                    each.to,
+                    each.target(path),
+                    args=each.arguments.get("args"),
+                    config_args=each.arguments.get("config_args"),
                 )
         except (AssayError, UserCodeError) as error:
             reason = "; ".join(map(str, error.problems)) if isinstance(error, AssayError) else str(error)
@@ -83,6 +99,24 @@ def track(trackers: Iterable[Tracking], folder: Path | None) -> None:
         else:
             for place in places:
                 echo(f"{each.to}: {redacted_text(place)}")
+
+
+def _exports(names: YAMLValue) -> list[Tracking]:
+    """The exports that --export asks for; an unknown exporter is refused before the run."""
+    if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, list):
+        raise ConfigError(
+            [Problem(Place("export"), f"must be names of exporters, got {names!r:.60}", "write [lm-eval]")]
+        )
+    if not names:
+        return []
+    from assay.exchange.exporters import EXPORTERS, writes_files  # imported where one is asked for
+
+    return [
+        Tracking("export", name, {}, writes_files(EXPORTERS.check(name, {}, Place("--export"))))
+        for name in dict.fromkeys(map(str, names))
+    ]
 
 
 def _arguments(name: str, flag: Sequence[str] | None, in_file: YAMLValue) -> dict[str, YAMLValue]:

@@ -38,9 +38,9 @@ from assay.number_text import format_duration
 from assay.redaction import redacted_command
 from assay.report.comparison_text import gate_line
 from assay.report.table import checkpoints_json, headline
+from assay.results import Results
 from assay.runs.files import make_folder, new_file
 from assay.runs.lease import Lease
-from assay.runs.results import ResultsJSON
 from assay.runs.run import runs_in
 from assay.runs.storage import refuse_url
 
@@ -216,7 +216,7 @@ class WatchSession:
                 step = training_step(folder.name)
                 run = same_but_model(folder, self._prepared)
                 if step is not None and run is not None:
-                    self.results[folder.name], self.steps[folder.name] = dict(run.results), step
+                    self.results[folder.name], self.steps[folder.name] = run.results, step
         try:
             noted = json.loads((Path(self.output) / SUMMARY).read_bytes())["checkpoints"]
             self.decided = {
@@ -239,7 +239,7 @@ class WatchSession:
             self._decide(checkpoint)
         self._write()
 
-    def _results(self, checkpoint: Checkpoint) -> tuple[ResultsJSON, bool]:
+    def _results(self, checkpoint: Checkpoint) -> tuple[Results, bool]:
         config = self._config_of(checkpoint, checkpoint.path)
         if self._prepared is not None:
             known = finished_run(replace(self._prepared, config=config), checkpoint.path)

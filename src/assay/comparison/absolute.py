@@ -13,7 +13,8 @@ from assay.comparison.pairing import PairedTask, pair_tasks
 from assay.comparison.rows import PairedRow, below, compared_members, lone_rows, paired_rows
 from assay.errors import ConfigError, Problem, some
 from assay.records import JSONObject, ScoreKey
-from assay.runs.run import ResultRow, Run, mapping, number
+from assay.results import Row
+from assay.runs.run import Run, mapping, number
 from assay.statistics.board import Board
 from assay.statistics.influence import PERCENT, SHARE, Bounds, Estimate, Spread
 from assay.statistics.intervals import Decision, interval
@@ -43,20 +44,20 @@ class RunNumbers:
         every = paired_rows(both, compared_members(list(self.tasks.values()), both, None, []), [])
         return [*every, *(replace(row, is_lone=False) for row in lone_rows(self.run, every))]
 
-    def stored(self, row: PairedRow) -> ResultRow:
+    def stored(self, row: PairedRow) -> Row:
         return self.run.rows(row.name)[row.key]
 
     def estimate(self, name: str, key: ScoreKey) -> Estimate:
         """A number with all that its bounds consist of: from the samples, or where these do not give it, as it is stored."""
         row = self.run.rows(name)[key]
-        rebuilt = self._of_group(row) if row.influences else self._of_task(name, key)
-        value = math.nan if row.value is None else row.value
+        rebuilt = self._of_group(row) if row.slopes else self._of_task(name, key)
+        value = math.nan if row.estimate.value is None else row.estimate.value
         if rebuilt is not None and math.isclose(rebuilt, value, rel_tol=CLOSE, abs_tol=1e-9):
             return rebuilt
-        about = mapping(mapping(self.run.summary(name).get("rows")).get(row.name))
-        draws = int(about.get("clusters") or row.n)
-        spread = Spread((row.stderr or 0.0) ** 2, float(about.get("df") or max(draws - 1, 1)), value)
-        return Estimate(value, row.stderr, row.n, row.reason, bounds=row.scale, draws=draws, spread=spread)
+        stored = row.estimate
+        draws = stored.clusters or stored.n
+        spread = Spread((stored.stderr or 0.0) ** 2, float(stored.df or max(draws - 1, 1)), value)
+        return Estimate(value, stored.stderr, stored.n, stored.reason, bounds=stored.scale, draws=draws, spread=spread)
 
     def _of_task(self, name: str, key: ScoreKey) -> Estimate | None:
         task = self.tasks.get(name)
@@ -76,41 +77,43 @@ class RunNumbers:
             source=self.run.source(name) or name, metric=key.metric,
         )  # fmt: skip
 
-    def _of_group(self, row: ResultRow) -> Estimate | None:
+    def _of_group(self, row: Row) -> Estimate | None:
         """From the shares of its tasks, if their samples give the numbers of all."""
-        shares: Mapping[tuple[str, ScoreKey], float] = row.influences or {}
+        shares: Mapping[tuple[str, ScoreKey], float] = row.slopes or {}
         members: list[MemberEstimate] = []
         for task, key in shares:
             rebuilt = self._of_task(task, key)
             if rebuilt is None:
                 return None
             members.append(MemberEstimate(task, rebuilt, rebuilt.n))
-        value = math.nan if row.value is None else row.value
-        rebuilt = smooth(value, members, list(shares.values())).but(bounds=row.scale)
+        value = math.nan if row.estimate.value is None else row.estimate.value
+        rebuilt = smooth(value, members, list(shares.values())).but(bounds=row.estimate.scale)
         are_rates = all(member.estimate.is_rate for member in members)
         pooled = rebuilt.but(
             is_rate=True
         )  # by size, a share of all documents together; its stored interval shows which
-        ends = interval(pooled) if are_rates and row.low is not None else None
-        is_pooled = ends is not None and row.low is not None and math.isclose(ends[0], row.low, rel_tol=CLOSE)
+        ends = interval(pooled) if are_rates and row.estimate.low is not None else None
+        is_pooled = (
+            ends is not None and row.estimate.low is not None and math.isclose(ends[0], row.estimate.low, rel_tol=CLOSE)
+        )
         return pooled if is_pooled else rebuilt
 
 
 def measure_value(gate: Gate, numbers: RunNumbers) -> list[Measured]:
     """Measure each number that a gate selects."""
     chosen = selected(gate, numbers.rows, numbers.run.members, shared="")
-    return [_measured(gate.on(numbers.stored(row).scale), row, numbers) for row in chosen]
+    return [_measured(gate.on(numbers.stored(row).estimate.scale), row, numbers) for row in chosen]
 
 
 def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
     stored = numbers.stored(row)
-    refuse_beyond(gate, stored.scale, row.name)
+    refuse_beyond(gate, stored.estimate.scale, row.name)
     measured = Measured(gate, row, 1)
-    if stored.named_values is not None:
+    if stored.estimate.named_values is not None:
         return replace(measured, reason="it is several numbers")
-    if stored.value is None or not math.isfinite(stored.value):
-        return replace(measured, reason=stored.reason or "there is no number")
-    measured = replace(measured, difference=stored.value, reason=beyond_bounds(row, [numbers.run]))
+    if stored.estimate.value is None or not math.isfinite(stored.estimate.value):
+        return replace(measured, reason=stored.estimate.reason or "there is no number")
+    measured = replace(measured, difference=stored.estimate.value, reason=beyond_bounds(row, [numbers.run]))
     if measured.reason:
         return measured
     if not numbers.allow_incomplete:
@@ -122,7 +125,7 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
         return replace(measured, reason=_why_no_bound(stored, estimate))
     missed = 0 if numbers.allow_incomplete else sum(part.member.missed for part in row.parts)
     lower, upper = moved(row.parts, 0.0) if missed else (0.0, 0.0)
-    least, most = stored.scale or (SHARE if estimate.is_rate else (-math.inf, math.inf))
+    least, most = stored.estimate.scale or (SHARE if estimate.is_rate else (-math.inf, math.inf))
 
     def ends(alpha: float) -> Ends:
         low, high = interval(estimate, 1 - 2 * alpha) or (math.nan, math.nan)
@@ -132,16 +135,16 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
     return replace(measured, ends=ends, reason=reason)
 
 
-def _lacking(row: PairedRow, stored: ResultRow) -> str:
+def _lacking(row: PairedRow, stored: Row) -> str:
     """Without samples, nothing says which scores the failed documents could have had."""
     if row.parts or not stored.failed:
         return ""
     return f"{stored.failed} documents failed, and how far they could move it is not known"
 
 
-def _why_no_bound(stored: ResultRow, estimate: Estimate) -> str:
-    if stored.stderr is None:
-        return f"it has no standard error{': ' + stored.reason if stored.reason else ''}"
+def _why_no_bound(stored: Row, estimate: Estimate) -> str:
+    if stored.estimate.stderr is None:
+        return f"it has no standard error{': ' + stored.estimate.reason if stored.estimate.reason else ''}"
     return estimate.reason or "all documents score alike, and nothing bounds how far others could"
 
 
@@ -215,17 +218,15 @@ def _tasks(gate: Gate, run: Run) -> list[str]:
 
 
 def _of_documents(kind: str, run: Run, tasks: Sequence[str]) -> CountedNumber:
-    own = [run.summary(task) for task in tasks]
-    if not all("documents" in each for each in own) or not own:
+    entries = [run.results.tasks[task] for task in tasks if task in run.results.tasks]
+    if not entries or len(entries) < len(tasks):
         return CountedNumber(None, reason="the run does not say how many documents it has")
-    documents = sum(int(each["documents"]) for each in own)
+    documents = sum(entry.documents for entry in entries)
     if kind == "failed":
-        return CountedNumber(sum(int(each.get("failed") or 0) for each in own), documents)
-    counts = [number(mapping(mapping(each.get("audit")).get(kind)).get("count")) for each in own]
-    known = [each for each in counts if each is not None]
-    if len(known) < len(counts):
+        return CountedNumber(sum(entry.failed for entry in entries), documents)
+    if not all(kind in entry.audit for entry in entries):
         return CountedNumber(None, reason=f"the run does not say how many answers are {kind}")
-    return CountedNumber(sum(known), documents)
+    return CountedNumber(sum(entry.audit[kind].count for entry in entries), documents)
 
 
 def _of_usage(gate: Gate, run: Run, tasks: Sequence[str]) -> CountedNumber:
@@ -251,7 +252,9 @@ def _of_usage(gate: Gate, run: Run, tasks: Sequence[str]) -> CountedNumber:
 
 def _seconds(gate: Gate, run: Run) -> CountedNumber:
     """How long a run took. Of one that was resumed only the last part is known, and how long ago the first began."""
-    seconds, started = (_as_float(run.results.get(key)) for key in ("total_evaluation_time_seconds", "start_time"))
+    seconds, started = (
+        _as_float(run.results.facts.get(key)) for key in ("total_evaluation_time_seconds", "start_time")
+    )
     created, finished = (number(run.manifest.get(key)) for key in ("created", "finished"))
     if seconds is None:
         return CountedNumber(None, reason="the run does not say how long it took")

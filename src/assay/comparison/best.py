@@ -10,7 +10,8 @@ from typing import NamedTuple
 from assay.comparison.pairing import pair_tasks, refuse_other_prompts, shared_tasks, values
 from assay.comparison.rows import below, compared_members, paired_rows
 from assay.records import ScoreKey
-from assay.runs.run import ResultRow, Run
+from assay.results import Estimate, Row
+from assay.runs.run import Run
 from assay.statistics.paired import holm, significance
 
 
@@ -68,7 +69,7 @@ def find_best(
     return best
 
 
-def _complete_rows(runs: Mapping[str, Run], number: NumberKey) -> dict[str, ResultRow]:
+def _complete_rows(runs: Mapping[str, Run], number: NumberKey) -> dict[str, Row]:
     """The rows of the runs that have this number of all their documents."""
     rows = {}
     for label, run in runs.items():
@@ -79,13 +80,13 @@ def _complete_rows(runs: Mapping[str, Run], number: NumberKey) -> dict[str, Resu
     return rows
 
 
-def _leader(rows: Mapping[str, ResultRow]) -> str | None:
+def _leader(rows: Mapping[str, Row]) -> str | None:
     """The run with the best value; None where it is not known whether more or less is better."""
     directions = {row.higher_is_better for row in rows.values()}
     if len(directions) > 1 or directions == {None}:
         return None
     sign = 1.0 if directions == {True} else -1.0
-    return max(rows, key=lambda label: sign * (rows[label].value or 0.0))
+    return max(rows, key=lambda label: sign * (rows[label].estimate.value or 0.0))
 
 
 def _paired_tests(
@@ -113,7 +114,7 @@ def _paired_tests(
     return tests
 
 
-def _unpaired_test(leader: ResultRow, other: ResultRow) -> _Test | None:
+def _unpaired_test(leader: Estimate, other: Estimate) -> _Test | None:
     """The test of two numbers as of other documents each, from their standard errors; None where one has none."""
     if leader.value is None or other.value is None:
         return None
@@ -125,12 +126,12 @@ def _unpaired_test(leader: ResultRow, other: ResultRow) -> _Test | None:
     return _Test(difference, 2 * NormalDist().cdf(-abs(difference) / math.hypot(leader.stderr, other.stderr)))
 
 
-def _decide(rows: Mapping[str, ResultRow], leader: str, paired: Mapping[str, _Test | None], alpha: float) -> Best:
+def _decide(rows: Mapping[str, Row], leader: str, paired: Mapping[str, _Test | None], alpha: float) -> Best:
     tests = {label: test for label, test in paired.items() if test is not None}
     unpaired = set()
     for label in rows:
         if label != leader and label not in tests:
-            test = _unpaired_test(rows[leader], rows[label])
+            test = _unpaired_test(rows[leader].estimate, rows[label].estimate)
             if test is not None:
                 tests[label] = test
                 unpaired.add(label)

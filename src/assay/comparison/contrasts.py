@@ -196,7 +196,11 @@ def _within(
 ) -> Aggregation:
     """The aggregation with the bounds that the run notes; of a number without an interval, with those of its metric."""
     row = run.rows(task).get(key)
-    noted = row.scale if row is not None and row.method else next((each.bounds for each in declared), None)
+    noted = (
+        row.estimate.scale
+        if row is not None and row.estimate.method
+        else next((each.bounds for each in declared), None)
+    )
     bounded = within(aggregation, noted)
     return bounded if isinstance(bounded, Aggregation) else aggregation
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
 
 from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import COUNTS, GATE, Gate, suggestion
@@ -205,8 +204,9 @@ def why_undecided(row: PairedRow, runs: Sequence[Run]) -> str:
         if run.status not in ENDED:
             return f"the run {run.path.name} is {run.status}; {ALLOW}"
         if row.kind == "group":
-            not_run = run.extras.get("groups", {}).get(row.name, {}).get("not_run", ())
-            broken = run.extras.get("broken", {}).keys() & below(run, row.name, {row.name}) | {*not_run}
+            group = run.results.groups.get(row.name)
+            not_run = group.not_run if group is not None else ()
+            broken = run.broken.keys() & below(run, row.name, {row.name}) | {*not_run}
             if broken:
                 return f"not run in {run.path.name}: {some(sorted(broken))}; {ALLOW}"
     for member in (part.member for part in row.parts):
@@ -224,15 +224,15 @@ def beyond_bounds(row: PairedRow, runs: Sequence[Run]) -> str:
     """Explain that a row has scores beyond declared bounds: which of the two is wrong nobody knows, so nothing is decided."""
     wanted = {(row.name, row.key), *((part.member.task, part.member.key) for part in row.parts)}
     for run, (name, key) in itertools.product(runs, sorted(wanted)):
-        stored = run.rows(name).get(key) if name in run.results["results"] else None
-        if stored is not None and stored.unused_bounds is not None:
-            return f"{name}: {stored.note}; correct the bounds, or the metric"
+        stored = run.results.row(name, key)
+        if stored is not None and stored.estimate.unused_bounds is not None:
+            return f"{name}: {stored.estimate.note}; correct the bounds, or the metric"
     return ""
 
 
 def _not_asked(run: Run, task: str) -> int:
-    own: Mapping[str, Any] = run.extras.get("tasks", {}).get(task, {})
-    return int(own.get("not_asked", 0))
+    entry = run.results.tasks.get(task)
+    return 0 if entry is None else entry.not_asked
 
 
 def moved(parts: Sequence[Part], scale: float = 1.0) -> tuple[float, float]:

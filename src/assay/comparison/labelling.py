@@ -6,7 +6,7 @@ import random
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ from assay.comparison.pairing import PairedColumn, TaskScores, task_scores
 from assay.config.row_names import row_key, row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import JSONDict, JSONObject, ScoreKey
+from assay.results import Estimate as EstimateRecord
+from assay.results import Row, Share
 from assay.runs.files import write_sink
 from assay.runs.folder import RunError
 from assay.runs.labels import (
@@ -35,6 +37,7 @@ from assay.runs.samples.turns import shown_prompt
 from assay.safe_text import spreadsheet_cell
 from assay.scoring.judges import PREFERENCE, RUBRIC
 from assay.statistics.arrays import estimate
+from assay.statistics.influence import Estimate
 from assay.statistics.intervals import student
 from assay.statistics.labels import Corrected
 from assay.statistics.members import weighted_sum
@@ -79,7 +82,8 @@ def judge_rows(run: Run, tasks: Sequence[str] = (), metric: str | None = None) -
 
 
 def _of_task(run: Run, task: str, metric: str | None) -> JudgeRows | None:
-    keys = [key for key, row in run.rows(task).items() if row.value is not None and not key.metric.endswith(SUFFIX)]
+    rows = run.rows(task)
+    keys = [key for key in rows if rows[key].estimate.value is not None and not key.metric.endswith(SUFFIX)]
     selected = [key for key in keys if metric is None or metric in spellings(key)]
     for kwargs, only in _judges_of(run.config(task)):
         own = [key for key in selected if _is_judge(key) and only in (None, key.filter)]
@@ -354,7 +358,7 @@ def corrected_rows(run: Run) -> Corrections:
     """The rows of a run that labels correct, and what is to be said about its labels."""
     plain = run.without_labels()
     numbers: dict[tuple[str, ScoreKey], Corrected] = {}
-    tasks: dict[str, dict[str, JSONObject]] = {}
+    tasks: dict[str, list[Row]] = {}
     remarks: dict[str, list[str]] = {}
     for task, about in run.labels.items():
         said = remarks.setdefault(task, [])
@@ -366,7 +370,11 @@ def corrected_rows(run: Run) -> Corrections:
             said.append(f"no corrected values: {'; '.join(problem.what for problem in error.problems)}")
             continue
         numbers |= {(task, key): number for key, number in own.items()}
-        tasks[task] = {row_name(key): _described(number) for key, number in own.items()}
+        judges = plain.rows(task)
+        tasks[task] = [
+            replace(_corrected_row(judges[key], number, number.method, number.labels), tuning=number.tuning)
+            for key, number in own.items()
+        ]
         said += [
             f"{row_name(corrected_key(key))}: by {number.labels} labels of {number.n} documents, {number.method}"
             for key, number in own.items()
@@ -383,64 +391,63 @@ def corrections(run: Run, task: str, labels: TaskLabels) -> dict[ScoreKey, Corre
     return {key: number for key, number in numbers.items() if number is not None}
 
 
-def _described(number: Corrected) -> JSONDict:
-    return {
-        "judge": number.judge,
-        "value": float(number),
-        "stderr": number.stderr,
-        "interval": None if number.low is None else [number.low, number.high],
-        "method": number.method,
-        "n": number.n,
-        "labels": number.labels,
-        "tuning": number.tuning,
-        **({"scale": [*number.bounds]} if number.bounds is not None else {}),
-        **({"reason": number.reason} if number.reason else {}),
-    }
+def _corrected_row(judge: Row, number: Estimate, method: str, labels: int) -> Row:
+    """The row of a corrected number, beside that of the judge."""
+    low, high = number.low, number.high
+    estimate = EstimateRecord(
+        None if math.isnan(number) else float(number),
+        number.stderr,
+        None if low is None else (low, high),
+        number.n,
+        number.reason,
+        method=method,
+        scale=number.bounds,
+    )
+    return replace(
+        judge, metric=corrected_key(judge.key).metric, estimate=estimate, labels=labels, noise=None, reliability=(),
+        failure_bounds=None, shares=None,
+    )  # fmt: skip
 
 
-def _groups(run: Run, numbers: Mapping[tuple[str, ScoreKey], Corrected]) -> JSONDict:
+def _groups(run: Run, numbers: Mapping[tuple[str, ScoreKey], Corrected]) -> dict[str, list[Row]]:
     """The corrected rows of groups whose number is a sum of those of their tasks; all members with such a row need labels."""
-    groups: JSONDict = {}
+    groups: dict[str, list[Row]] = {}
     metrics = {key.metric for _, key in numbers}
     for group in run.groups:
-        for key, row in run.rows(group).items():
-            parts = row.influences or {}
-            if row.value is None or not any(part in numbers for part in parts):
+        for row in run.rows(group).values():
+            parts, value = row.slopes or {}, row.estimate.value
+            if value is None or not any(part in numbers for part in parts):
                 continue
             lacking = [task for task, own in parts if own.metric in metrics and (task, own) not in numbers]
-            raw = [run.rows(task)[own].value or 0.0 for task, own in parts]
+            raw = [run.rows(task)[own].estimate.value or 0.0 for task, own in parts]
             is_sum = math.isclose(
-                math.fsum(s * v for s, v in zip(parts.values(), raw, strict=True)), row.value, rel_tol=1e-9
+                math.fsum(s * v for s, v in zip(parts.values(), raw, strict=True)), value, rel_tol=1e-9
             )
             if lacking or not is_sum:
                 continue
-            groups.setdefault(group, {})[row_name(key)] = _group_row(run, parts, numbers, row.value)
+            groups.setdefault(group, []).append(_group_row(run, row, parts, numbers))
     return groups
 
 
 def _group_row(
     run: Run,
+    judge: Row,
     parts: Mapping[tuple[str, ScoreKey], float],
     numbers: Mapping[tuple[str, ScoreKey], Corrected],
-    judge: float,
-) -> JSONDict:
+) -> Row:
     members = []
     for task, key in parts:
         own = numbers.get((task, key))
         number = own if own is not None else _plain(run, task, key)
         members.append(MemberEstimate(task, number, number.n))
     total = weighted_sum(members, list(parts.values()))
-    of = [
-        [task, row_name(corrected_key(key) if (task, key) in numbers else key), slope]
+    shares = [
+        Share(task, corrected_key(key) if (task, key) in numbers else key, slope)
         for (task, key), slope in parts.items()
     ]
     labels = sum(numbers[part].labels for part in parts if part in numbers)
-    return {
-        "judge": judge, "value": float(total), "stderr": total.stderr,
-        "interval": None if total.low is None else [total.low, total.high],
-        "method": f"ppi++, {total.method}".rstrip(", "), "n": total.n, "labels": labels, "of": of,
-        **({"scale": [*total.bounds]} if total.bounds is not None else {}),
-    }  # fmt: skip
+    corrected = _corrected_row(judge, total, f"ppi++, {total.method}".rstrip(", "), labels)
+    return replace(corrected, shares=shares)
 
 
 def _plain(run: Run, task: str, key: ScoreKey) -> Any:

@@ -251,8 +251,8 @@ def _ranking(key: Key, rows: Rows, runs: Mapping[str, Run], alpha: float) -> Ran
     better = next(iter(rows.values())).higher_is_better is not False
     sign = 1.0 if better else -1.0
     known = {each: run.rows(name).get(ScoreKey(metric, filter_name)) for each, run in runs.items()}
-    numbers = {each: row for each, row in known.items() if row is not None and row.value is not None}
-    order = sorted(numbers, key=lambda each: -sign * (numbers[each].value or 0.0))
+    numbers = {each: row for each, row in known.items() if row is not None and row.estimate.value is not None}
+    order = sorted(numbers, key=lambda each: -sign * (numbers[each].estimate.value or 0.0))
     gaps = {
         (one, other): gap
         for one, other in combinations(range(len(order)), 2)
@@ -262,11 +262,11 @@ def _ranking(key: Key, rows: Rows, runs: Mapping[str, Run], alpha: float) -> Ran
         {pair: gap.p for pair, gap in gaps.items()}, {pair: sign * gap.difference for pair, gap in gaps.items()}, alpha
     )
     ranks = rank_intervals(sure, len(order))
-    values = [numbers[each].value for each in order]
+    values = [numbers[each].estimate.value for each in order]
     standings = []
     for place, each in enumerate(order):
-        number, gap = numbers[each], _gap(rows, each, order[0])
+        number, gap = numbers[each].estimate, _gap(rows, each, order[0])
         apart = (gap.difference, gap.low, gap.high, gap.p) if gap is not None else (None, None, None, None)
         rank = 1 + values.index(number.value)
-        standings.append(Standing(each, rank, ranks[place], number.value, *number.interval, number.n, *apart))
+        standings.append(Standing(each, rank, ranks[place], number.value, number.low, number.high, number.n, *apart))
     return Ranking(name, metric, filter_name, better, standings)

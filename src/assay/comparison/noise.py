@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.config.row_names import spellings
-from assay.runs.run import Run, mapping
+from assay.runs.run import Run
 from assay.statistics.intervals import LEVEL, student
 from assay.statistics.noise import Noise
 
@@ -40,19 +40,19 @@ def noise_rows(
     rows = []
     for name in (each for each in names if each in run.scored_tasks):
         known = {key: row for key, row in run.rows(name).items() if metric is None or metric in spellings(key)}
-        row = next((each for each in known.values() if each.stderr and each.n > 1), None)
-        if row is None or row.stderr is None:
+        row = next((each for each in known.values() if each.estimate.stderr and each.estimate.n > 1), None)
+        if row is None or row.estimate.stderr is None:
             continue
-        stored = mapping(mapping(mapping(run.summary(name).get("rows")).get(row.name)).get("noise"))
+        stored = row.noise
         noise = Noise(stored["within"], stored["between"], stored["repeats"]) if stored else None
-        total = row.n * row.stderr**2  # of a document, with all that clusters add
+        total = row.estimate.n * row.estimate.stderr**2  # of a document, with all that clusters add
         reach = student(level, MANY)
         needed = {}
         for repeats in REPEATS if noise is not None else (1,):
             own = total if noise is None else total * _share(noise, repeats)
             needed[repeats] = max(2, math.ceil(own * (reach / half_width) ** 2))
         rows.append(NoiseRow(
-            name, row.metric, row.n, reach * row.stderr, total if noise is None else noise.between,
+            name, row.metric, row.estimate.n, reach * row.estimate.stderr, total if noise is None else noise.between,
             noise.within if noise is not None else None, noise.repeats if noise is not None else 1.0, needed,
         ))  # fmt: skip
     return rows

@@ -3,7 +3,7 @@
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ import numpy as np
 
 from assay.comparison.contrasts import aggregation_of
 from assay.comparison.pairing import PACKED, Array, TaskScores, task_scores
-from assay.config.row_names import repeats_name, row_name, stderr_name
+from assay.config.row_names import repeats_name, row_name
 from assay.errors import Place, Problem, some
 from assay.exchange.archive import Packed, pack, unpack
 from assay.records import JSONDict, ScoreKey
 from assay.redaction import without_secrets
+from assay.results import Estimate, Results, Row, TaskEntry
 from assay.runs.folder import SAMPLES, RunError, staging_folder, write_results
 from assay.runs.run import COMPLETE, Run, finished_run, mapping
 from assay.runs.samples.encode import score_arrays
@@ -25,7 +26,6 @@ from assay.runs.samples.schema import ALWAYS, arrow_type
 from assay.runs.samples.writer import GroupWriter, file_name
 from assay.runs.storage import local_folder
 from assay.statistics.arrays import estimate
-from assay.statistics.influence import Bounds
 from assay.statistics.noise import noise_of
 
 EXPLAINED = 0.5
@@ -79,7 +79,7 @@ def noise_lines(path: Path) -> Iterator[str]:
     run = open_run(path)
     for name in (*run.groups, *run.scored_tasks):
         for key, row in run.rows(name).items():
-            noise = mapping(mapping(mapping(run.summary(name).get("rows")).get(row.name)).get("noise"))
+            noise = mapping(row.noise)
             parts = (
                 [f"±{math.sqrt(noise['between_runs']):.4f} between {noise['runs']} runs"] if noise.get("runs") else []
             )
@@ -242,43 +242,45 @@ def _manifest(runs: Sequence[Run]) -> JSONDict:
     return {**without_secrets(manifest), "spec": spec, "status": COMPLETE, "baseline": listed}
 
 
-def _results(runs: Sequence[Run], tasks: Mapping[str, SharedTask]) -> JSONDict:
+def _results(runs: Sequence[Run], tasks: Mapping[str, SharedTask]) -> Results:
     """The results of the first run with the means of all, and the noise of each number."""
-    first = runs[0]
-    results: JSONDict = _copied(without_secrets(first.results))
-    extras = results.setdefault("assay", {})
-    for name, task in tasks.items():
-        own = extras.setdefault("tasks", {}).setdefault(name, {}).setdefault("rows", {})
-        for key in task.numbers:
-            about = own.setdefault(row_name(key), {})
-            if len(runs) > 1:
-                scale = first.rows(name)[key].scale
-                results["results"][name] |= _number(key, task.mean(key), scale, about)
-            noise = noise_of([each for each in task.per_document(key) if len(each) > 1])
-            if noise is not None:
-                about["noise"] = noise._asdict() | between_runs(
-                    [each.rows(name)[key].value for each in runs], noise.within / len(task.per_document(key))
-                )
-    for name in first.groups if len(runs) > 1 else ():
-        for key, row in first.rows(name).items():
-            _put_group(results, name, key, runs, tasks)
-            assert row
-    return results
+    first = runs[0].redacted().results
+    entries = {
+        name: replace(entry, rows=_task_rows(entry, tasks[name], runs)) if name in tasks else entry
+        for name, entry in first.tasks.items()
+    }
+    groups = dict(first.groups)
+    for name, group in groups.items():
+        if group.rows is not None and len(runs) > 1:
+            rows = [_group_row(row, runs, tasks) for row in group.rows]
+            groups[name] = replace(group, rows=[row for row in rows if row is not None])
+    return replace(first, tasks=entries, groups=groups)
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copied(each) for key, each in value.items()}
-    return [_copied(each) for each in value] if isinstance(value, list | tuple) else value
+def _task_rows(entry: TaskEntry, task: SharedTask, runs: Sequence[Run]) -> list[Row]:
+    """The rows of a task with the mean of all runs, and its noise."""
+    known = {row.key: row for row in entry.rows}
+    for key in task.numbers:
+        row = known.get(key) or Row(entry.name, key.metric, key.filter, Estimate(None))
+        if len(runs) > 1:
+            row = replace(row, estimate=_mean(task.mean(key), row.estimate))
+        noise = noise_of([scores for scores in task.per_document(key) if len(scores) > 1])
+        if noise is not None:
+            chance = noise.within / len(task.per_document(key))
+            values = [run.rows(entry.name)[key].estimate.value for run in runs]
+            row = replace(row, noise=noise._asdict() | between_runs(values, chance))
+        known[key] = row
+    return list(known.values())
 
 
-def _number(key: ScoreKey, values: Array, scale: Bounds | None, about: JSONDict) -> JSONDict:
-    """A mean of documents' means, as results.json has it."""
+def _mean(values: Array, before: Estimate) -> Estimate:
+    """A mean of documents' means, in place of the number of one run."""
     known = values[~np.isnan(values)]
+    scale = before.scale
     inside = scale if scale is not None and all(map(math.isfinite, scale)) else None
     number = estimate(known, bounds=inside)
-    about |= {"value": float(number), "stderr": number.stderr, "n": len(known), "interval": [number.low, number.high]}
-    return {row_name(key): float(number), stderr_name(key): "N/A" if number.stderr is None else number.stderr}
+    ends = None if number.low is None else (number.low, number.high)
+    return replace(before, value=float(number), stderr=number.stderr, interval=ends, n=len(known))
 
 
 def between_runs(values: Sequence[float | None], chance: float) -> JSONDict:
@@ -289,26 +291,20 @@ def between_runs(values: Sequence[float | None], chance: float) -> JSONDict:
     return {"runs": len(known), "between_runs": max(float(np.var(known, ddof=1)) - EXPLAINED * chance, 0.0)}
 
 
-def _put_group(
-    results: JSONDict, name: str, key: ScoreKey, runs: Sequence[Run], tasks: Mapping[str, SharedTask]
-) -> None:
-    """The mean of a group's number where it follows from means of tasks with the same weights; else it is left out."""
-    written = row_name(key)
-    rows = [run.rows(name).get(key) for run in runs]
-    parts = [row.influences if row is not None else None for row in rows]
-    about = results["assay"]["groups"][name]["rows"][written]
+def _group_row(first: Row, runs: Sequence[Run], tasks: Mapping[str, SharedTask]) -> Row | None:
+    """The mean of a group's number where it follows from means of tasks with the same weights; else None."""
+    rows = [run.results.row(first.owner, first.key) for run in runs]
+    parts = [row.slopes if row is not None else None for row in rows]
     is_linear = parts[0] is not None and all(part == parts[0] for part in parts)
     if parts[0] is None or not is_linear or not all(k in tasks[t].numbers for t, k in parts[0]):
-        for place in (results["results"][name], results["groups"][name], results["assay"]["groups"][name]["rows"]):
-            place.pop(written, None)
-        return
-    values = [row.value for row in rows if row is not None and row.value is not None]
+        return None
+    values = [row.estimate.value for row in rows if row is not None and row.estimate.value is not None]
     value = sum(slope * float(np.nanmean(tasks[t].mean(k))) for (t, k), slope in parts[0].items())
     chance = 0.0
-    for (task, row), slope in parts[0].items():
-        documents = tasks[task].per_document(row)
+    for (task, key), slope in parts[0].items():
+        documents = tasks[task].per_document(key)
         noise = noise_of(documents)
         chance += slope**2 * noise.within / len(documents) if noise is not None else 0.0
-    for place in (results["results"][name], results["groups"][name]):
-        place[written] = value
-    about |= {"value": value, "interval": None, "noise": between_runs(values, chance)}
+    return replace(
+        first, estimate=replace(first.estimate, value=value, interval=None), noise=between_runs(values, chance)
+    )

@@ -16,7 +16,7 @@ from assay.errors import ConfigError, Place, Problem, some
 from assay.records import AnyJSON, ScoreKey
 from assay.redaction import redacted
 from assay.runs.labels import TaskLabels, corrected_key
-from assay.runs.run import Run, mapping
+from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredRequest, StoredSample
@@ -343,17 +343,17 @@ DRAWN = ("name", "parameters", "url", "auth_token")
 
 def values(run: Run, name: str) -> dict[ScoreKey, float | None]:
     """The numbers of a task or group that can be compared; None where there is none."""
-    rows = run.rows(name).items()
-    return {key: row.value if row.value is not None and math.isfinite(row.value) else None
-            for key, row in rows if row.named_values is None}  # fmt: skip
+    numbers = {key: row.estimate for key, row in run.rows(name).items()}
+    return {key: number.value if number.value is not None and math.isfinite(number.value) else None
+            for key, number in numbers.items() if number.named_values is None}  # fmt: skip
 
 
 def model_of(run: Run) -> str:
     """The model of a run with its arguments, without secrets."""
-    config = mapping(run.results.get("config"))
+    config = run.results.config
     args = redacted(config.get("model_args") or {})
     listed = ",".join(f"{key}={value}" for key, value in args.items()) if isinstance(args, Mapping) else str(args)
-    name = str(config.get("model") or run.results.get("model_name") or "?")
+    name = str(config.get("model") or run.results.facts.get("model_name") or "?")
     return f"{name} ({listed})" if listed else name
 
 

@@ -154,7 +154,7 @@ def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | N
 
 def _below(run: Run, names: Sequence[str]) -> set[str]:
     """The tasks that these names are, or are made of."""
-    parts = [row.influences or () for name in names for row in run.rows(name).values()]
+    parts = [row.slopes or () for name in names for row in run.rows(name).values()]
     return {*names, *(task for part in parts for task, _ in part)}
 
 

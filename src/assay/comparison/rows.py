@@ -14,7 +14,6 @@ from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
-from assay.runs.results import names_with_depth, result_paths
 from assay.runs.run import Run, mapping, number
 from assay.statistics.influence import Spread
 from assay.statistics.paired import Contrast, detectable, interval, significance
@@ -37,7 +36,8 @@ class RunNoise(NamedTuple):
     @classmethod
     def of(cls, run: Run, name: str, key: ScoreKey) -> "RunNoise | None":
         """As a baseline of several runs has it."""
-        noise = mapping(mapping(mapping(run.summary(name).get("rows")).get(row_name(key))).get("noise"))
+        row = run.results.row(name, key)
+        noise = mapping(row.noise if row is not None else None)
         variance, runs = number(noise.get("between_runs")), int(noise.get("runs") or 0)
         return cls(variance, runs) if variance and runs > 1 else None
 
@@ -129,7 +129,8 @@ def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
     rows: list[PairedRow] = []
     seen: set[str] = set()
     tasks = {name for name, _ in known}
-    for name, depth in names_with_depth(runs[0].results):
+    for entry, depth in runs[0].results.walk():
+        name = entry.name
         if name in seen:
             continue
         seen.add(name)
@@ -148,7 +149,7 @@ def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
     """Return the rows of the first run that the other lacks: they cannot be compared, and a gate must know."""
     known = {(row.name, row.key) for row in shared}
     rows = []
-    for name, depth in dict(names_with_depth(run.results)).items():
+    for name, depth in {entry.name: depth for entry, depth in run.results.walk()}.items():
         kind: Literal["task", "group"] = "group" if name in run.groups else "task"
         for key, value in values(run, name).items():
             if (name, key) not in known:
@@ -190,7 +191,7 @@ def _group_parts(
 ) -> tuple[Sequence[Part], float | None, float | None, str]:
     """Return the members of a group's number, and its two values on the documents that both runs have."""
     a, b = values(runs[0], name)[key], values(runs[1], name)[key]
-    shares = runs[0].rows(name)[key].influences, runs[1].rows(name)[key].influences
+    shares = runs[0].rows(name)[key].slopes, runs[1].rows(name)[key].slopes
     if a is None or b is None:
         lacking = runs[0] if a is None else runs[1]
         reason = _reason(lacking, name, key)
@@ -251,7 +252,7 @@ def _why(name: str, key: ScoreKey, runs: Runs) -> str:
 
 
 def _reason(run: Run, name: str, key: ScoreKey) -> str:
-    return run.rows(name)[key].reason if key in run.rows(name) else ""
+    return run.rows(name)[key].estimate.reason if key in run.rows(name) else ""
 
 
 def selected_rows(rows: Sequence[PairedRow], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[PairedRow]:
@@ -275,7 +276,7 @@ def placed_rows(rows: Sequence[PairedRow], run: Run) -> list[PairedRow]:
     """The rows with their depth below the groups that have rows: others are not there to be indented under."""
     shown = {row.name for row in rows}
     depths: dict[str, int] = {}
-    for path in result_paths(run.results):
+    for path in run.results.paths:
         depths.setdefault(path[-1], sum(name in shown for name in path[:-1]))
     return [replace(row, depth=depths.get(row.name, row.depth)) for row in rows]
 

@@ -135,7 +135,7 @@ def _about_the_run(run: Run, verdicts: Sequence[GateVerdict]) -> list[GateVerdic
     ]
     if only_failed and any(each.decision == "pass" for each in allowed):
         return []
-    lines = [each.removeprefix("incomplete: ") for each in failure_lines(run.extras)]
+    lines = [each.removeprefix("incomplete: ") for each in failure_lines(run.results)]
     reason = f"is {run.status}" + (f": {some(lines)}" if lines else "")
     reason += "; 'failed <= 1%' allows some documents to fail" if only_failed else ""
     reason += "; --allow_incomplete decides all the same"
@@ -143,5 +143,5 @@ def _about_the_run(run: Run, verdicts: Sequence[GateVerdict]) -> list[GateVerdic
 
 
 def _lacks_numbers(run: Run) -> bool:
-    summaries = [run.summary(name) for name in (*run.scored_tasks, *run.groups)]
-    return any("no_value" in each or "not_asked" in each for each in summaries)
+    lacks_rows = any(row.lacks_number for _, _, row in run.scored_rows())
+    return lacks_rows or any(task.not_asked for task in run.results.tasks.values())

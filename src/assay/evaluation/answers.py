@@ -18,9 +18,10 @@ from assay.evaluation.options import run_config, task_manager
 from assay.graphs.spec import Record
 from assay.records import Likelihood, Response, Text, arguments
 from assay.registry import is_plugin_file
+from assay.results import Results
 from assay.runs.folder import RunError
-from assay.runs.lm_eval_logs import SampleLog, logged_files, logged_samples, results_beside
-from assay.runs.results import ManifestJSON, ResultsJSON
+from assay.runs.lm_eval_logs import SampleLog, logged_files, logged_results, logged_samples
+from assay.runs.results import ManifestJSON
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.reader import ReplayedSample, SampleFile
@@ -70,7 +71,7 @@ class StoredAnswers(Protocol):
         ...
 
     @property
-    def results(self) -> ResultsJSON:
+    def results(self) -> Results:
         """The earlier results, as far as they are known."""
         ...
 
@@ -172,7 +173,7 @@ class StoredRun:
         return self.run.broken
 
     @property
-    def results(self) -> ResultsJSON:
+    def results(self) -> Results:
         return self.run.written
 
     @property
@@ -276,16 +277,9 @@ class LoggedRun:
         return task_manager(self.config)
 
     @cached_property
-    def results(self) -> ResultsJSON:
+    def results(self) -> Results:
         """The results beside all files, merged as if one run had written them."""
-        beside = [(name, results_beside(file)) for name, file in self.files.items()]
-        merged: dict[str, Any] = {**beside[0][1]}
-        for name, results in beside:
-            groups = {key: row for key, row in results.get("results", {}).items() if key in results.get("groups", {})}
-            row = results.get("results", {}).get(name)
-            merged["results"] = {**merged.get("results", {}), **({name: row} if row else {}), **groups}
-            merged["n-shot"] = {**merged.get("n-shot", {}), **results.get("n-shot", {})}
-        return merged
+        return logged_results(self.files)
 
     def facts(self, name: str) -> TaskFacts:
         first, count = None, 0
@@ -293,10 +287,10 @@ class LoggedRun:
             first = first or logged
         if first is None:
             raise RunError([Problem(Place(str(self.files[name].path)), "the file is empty", "name another")])
-        counts = self.results.get("n-samples", {}).get(name, {})
         repeats = max(len(first.responses[0]), 1) if first.responses else 1
-        shots = self.results.get("n-shot", {}).get(name)
-        return TaskFacts(count, counts.get("original", count), repeats, shots, first=first.doc)
+        task = self.results.tasks[name]
+        original = count if task.original is None else task.original
+        return TaskFacts(count, original, repeats, task.num_fewshot, first=first.doc)
 
     def samples(self, task: Runnable) -> Iterator[ReplayedSample]:
         if not isinstance(task, RescoredTask):

@@ -69,8 +69,8 @@ def _unloaded(
     """The groups of the run that cannot be computed as they were, each with the reason."""
     left_out: dict[str, str] = {}
     serious = [problem for problem in problems if problem.serious]
-    for name, account in answers.results.get("assay", {}).get("groups", {}).items():
-        code = account.get("computed_by")
+    for name, group in answers.results.groups.items():
+        code = group.computed_by
         if name not in groups and serious:
             left_out[name] = f"its definition cannot be loaded: {serious[0]}"
         elif name in groups and code is not None and not groups[name].computes_own_numbers:

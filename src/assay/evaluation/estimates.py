@@ -9,7 +9,8 @@ from assay.groups.group import Group
 from assay.groups.results import MemberResult, bottom_up, counted_metric, counted_tasks, group_numbers
 from assay.groups.rows import FailedRow
 from assay.records import JSONDict, MetricValue, ScoreKey
-from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
+from assay.results import ReliabilityPoint, Results, Share
+from assay.runs.results import GroupResult, TaskResult, results_tree
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction
 from assay.statistics.board import Board
 from assay.statistics.calibration import CurvePoint
@@ -21,8 +22,8 @@ from assay.tasks import Task
 from assay.tasks.run import TaskRun
 
 
-def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> ResultsJSON:
-    """Results in lm-eval's layout, with what lm-eval does not report under `assay`."""
+def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> Results:
+    """The results of all tasks and groups."""
     config = prepared.config
     has_lm_evals = dialect_of(config.compat).has_lm_evals_standard_errors
     stderr: StderrMethod = "lm-eval" if has_lm_evals else "influence"
@@ -31,8 +32,7 @@ def estimate(prepared: Prepared, runs: Sequence[TaskRun]) -> ResultsJSON:
     scored = () if config.predict_only else ordered
     numbers = group_numbers(scored, tasks)
     groups = [group_result(group, tasks, numbers.get(group.name)) for group in ordered]
-    account = assay_section(list(tasks.values()), groups, prepared.broken, config.max_failed, interval)
-    return {**lm_eval_results(list(tasks.values()), groups), "assay": account}
+    return results_tree(list(tasks.values()), groups, prepared.broken, config.max_failed, interval)
 
 
 def task_result(run: TaskRun, bootstrap_iters: int, stderr: StderrMethod) -> TaskResult:
@@ -60,7 +60,7 @@ def task_result(run: TaskRun, bootstrap_iters: int, stderr: StderrMethod) -> Tas
         version=runnable.version,
         higher_is_better=runnable.higher_is_better(),
         config=runnable.described(),
-        audit=run.audit.as_json(),
+        audit=run.audit.by_flag(),
         remarks=runnable.remarks(differ=run.differ),
         details=row_details(run.board, runnable.aggregation, estimates),
     )
@@ -91,11 +91,11 @@ def _are_numbers(repeats: Sequence[Sequence[MetricValue]]) -> bool:
     )
 
 
-def _points(curve: Sequence[CurvePoint]) -> list[JSONDict]:
+def _points(curve: Sequence[CurvePoint]) -> list[ReliabilityPoint]:
     """The points of a reliability curve, each with the interval of its accuracy."""
     errors = [math.sqrt(each.accuracy * (1 - each.accuracy) / each.n) for each in curve]
     shares = [Estimate(each.accuracy, error, each.n, is_rate=True) for each, error in zip(curve, errors, strict=True)]
-    return [{**each._asdict(), "interval": interval(share)} for each, share in zip(curve, shares, strict=True)]
+    return [ReliabilityPoint(*each, interval(share)) for each, share in zip(curve, shares, strict=True)]
 
 
 def group_result(

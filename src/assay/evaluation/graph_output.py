@@ -15,8 +15,8 @@ from assay.errors import Place, Problem
 from assay.evaluation.options import run_config, task_manager
 from assay.graphs.spec import Record
 from assay.records import Failed, Outcome, Sample
+from assay.results import NO_RESULTS, Results
 from assay.runs.folder import NoRun, RunError
-from assay.runs.results import ResultsJSON
 from assay.runs.run import Run
 from assay.runs.samples.reader import ReplayedSample
 from assay.samples.rows import Rows
@@ -83,8 +83,8 @@ class OutputFile:
         return ()
 
     @property
-    def results(self) -> ResultsJSON:
-        return {}
+    def results(self) -> Results:
+        return NO_RESULTS
 
     @property
     def created(self) -> float:

@@ -4,6 +4,7 @@ import hashlib
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
 from assay.models.protocol import AnyModel
 from assay.models.servers.server_model import ServerModel
+from assay.records import JSONDict
 from assay.redaction import redacted
 from assay.registry import is_plugin_file
+from assay.results import Results
 from assay.runs.folder import environment, git_state
-from assay.runs.results import ManifestJSON, ResultsJSON
+from assay.runs.results import ManifestJSON
 from assay.runs.signature import with_signature
 from assay.samples.rows import file_digest
 from assay.tasks import TaskManager
@@ -104,7 +107,7 @@ def task_facts(runnable: Runnable) -> ManifestJSON:
     }
 
 
-def config_section(config: RunConfig, model: AnyModel) -> ResultsJSON:
+def config_section(config: RunConfig, model: AnyModel) -> JSONDict:
     """The section `config` of lm-eval's results."""
     return {
         "model": model.name,
@@ -122,7 +125,7 @@ def model_name(config: RunConfig, model: AnyModel) -> str:
     return next((str(arguments[key]) for key in ("pretrained", "model", "path") if arguments.get(key)), served)
 
 
-def run_section(config: RunConfig, model: AnyModel, started: float) -> ResultsJSON:
+def run_section(config: RunConfig, model: AnyModel, started: float) -> JSONDict:
     """The other keys that lm-eval reports of a run. Times differ from run to run; nothing else does."""
     named = model_name(config, model)
     system, ended = config.system_instruction, time.time()
@@ -145,11 +148,10 @@ def run_section(config: RunConfig, model: AnyModel, started: float) -> ResultsJS
     }
 
 
-def again(results: ResultsJSON) -> ResultsJSON:
-    """The part of a run's results that a rescoring or a merge keeps."""
-    now = time.time()
-    kept = {key: results[key] for key in RUN_KEYS if key in results}
-    return {"config": results.get("config", {}), **kept, "date": now}
+def again(results: Results, before: Results) -> Results:
+    """Results with the facts of the run before, which a rescoring or a merge keeps."""
+    kept = {key: before.facts[key] for key in RUN_KEYS if key in before.facts}
+    return replace(results, config=before.config, facts={**kept, "date": time.time()})
 
 
 RUN_KEYS = (

@@ -20,11 +20,11 @@ from assay.evaluation.scoring import ScoredTasks, UsageSummary, replay, scorer_m
 from assay.evaluation.writing import all_of, folder_sinks
 from assay.graphs.output import GraphFiles
 from assay.graphs.spec import Record
-from assay.records import JSONDict
 from assay.registry import load_plugins
+from assay.results import Results
 from assay.runs.folder import CHECKSUMS, WAS_CUT_OFF, RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
-from assay.runs.results import ManifestJSON, ResultsJSON, total_usage
+from assay.runs.results import ManifestJSON, total_usage
 from assay.runs.samples.reader import ReplayedSample
 from assay.runs.signature import SIGNATURE, with_signature
 from assay.tasks import TaskManager
@@ -73,8 +73,8 @@ def merge(
     include_path: Sequence[str] = (),
     force: bool = False,
     confirm_run_unsafe_code: bool = False,
-) -> JSONDict:
-    """Merge the shards of a run into a new folder; returns the content of its results.json."""
+) -> Results:
+    """Merge the shards of a run into a new folder; returns the results of the whole run."""
     if Path(output).resolve() in [Path(folder).resolve() for folder in folders]:
         raise ConfigError([Problem(Place(str(output)), "is one of the shards", "name a new folder first: OUT RUN…")])
     parts = _in_order([StoredRun.of(Path(folder), include_path) for folder in folders])
@@ -108,15 +108,13 @@ class MergedOutput:
         sinks, end = folder_sinks(self.folder, self.prepared, task)
         return TaskRun(task, all_of(sinks), end)
 
-    def write(self, results: ResultsJSON, scored: ScoredTasks) -> JSONDict:
+    def write(self, results: Results, scored: ScoredTasks) -> Results:
         for files in self.folder.keepers:
             if isinstance(files, GraphFiles):
                 files.write_copies()
         usage = scored.usage
-        account = {**results["assay"], **({"account": usage.account} if usage.account else {})}
-        numbers = {key: value for key, value in results.items() if key != "assay"}
-        complete = {**numbers, **again(self.shards.results), "assay": account}
-        self.folder.finish(complete, account["status"], usage.requests)
+        complete = replace(again(results, self.shards.results), usage=usage.account)
+        self.folder.finish(complete, usage.requests)
         return complete
 
 
@@ -168,11 +166,11 @@ def _fault(part: StoredRun, shard: Shard | None, first: StoredRun | None) -> tup
     """Why a folder is not a shard, or not of the same run as the first."""
     if shard is None:
         return "is a whole run, not a shard", "name folders of runs with --shard I/N"
-    account = part.results.get("assay", {})
-    if "finished" not in part.manifest or not account or part.absent:
+    ended = part.results.ended
+    if "finished" not in part.manifest or part.results.is_empty or part.absent:
         return f"shard {shard.number}/{shard.of} has not finished", "run its command again to resume it"
-    if account.get("ended"):
-        return f"shard {shard.number}/{shard.of} ended early: {account['ended']}", "run its command again to resume it"
+    if ended:
+        return f"shard {shard.number}/{shard.of} ended early: {ended}", "run its command again to resume it"
     if first is None:
         return None
     of = _shard(first)
@@ -216,7 +214,7 @@ def _facts(shards: Shards) -> ManifestJSON:
 
 
 def _usage(shards: Shards) -> UsageSummary:
-    accounts = [part.results["assay"]["account"] for part in shards.parts if "account" in part.results["assay"]]
+    accounts = [part.results.usage for part in shards.parts if part.results.usage]
     requests: Counter[str] = Counter()
     for part in shards.parts:
         requests.update(part.manifest.get("requests", {}))

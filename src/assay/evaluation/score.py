@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from assay.config.row_names import row_name, rows_of, sample_scores
+from assay.config.row_names import row_name, sample_scores
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, grouped, some
 from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
@@ -35,8 +35,9 @@ from assay.graphs.output import GraphFiles
 from assay.records import AnyJSON, JSONDict, MetricValue, ScoreKey
 from assay.redaction import redacted
 from assay.registry import load_plugins
+from assay.results import Entry, Results
 from assay.runs.folder import environment, new_scoring, publish_scoring, write_results
-from assay.runs.results import ManifestJSON, ResultsJSON, plain, tasks_text
+from assay.runs.results import ManifestJSON, plain, tasks_text
 from assay.runs.run import holds_run
 from assay.runs.samples.reader import ReplayedSample
 from assay.runs.samples.records import SampleRecord
@@ -85,7 +86,7 @@ class RowChange(NamedTuple):
     def row(self) -> str:
         return row_name(self.key)
 
-    def as_json(self) -> ResultsJSON:
+    def as_json(self) -> JSONDict:
         return {"name": self.name, "row": self.row, "before": self.before, "after": self.after, "changed": self.changed}
 
 
@@ -130,7 +131,7 @@ class SampleChanges:
             file.writelines(self._lines)
         self._lines = []
 
-    def as_json(self) -> ResultsJSON:
+    def as_json(self) -> JSONDict:
         return {task: {"count": count, "ids": self.documents[task]} for task, count in self.counts.items()}
 
 
@@ -138,7 +139,7 @@ class SampleChanges:
 class Rescored:
     """A scoring of stored answers: its results, its folder, every row before and after, and remarks for the user."""
 
-    results: ResultsJSON
+    results: Results
     folder: Path
     numbers: Sequence[RowChange]
     remarks: Sequence[str]
@@ -236,13 +237,13 @@ class ScoringOutput:
         writer.end()
         writer.place()
 
-    def write(self, results: ResultsJSON, scored: ScoredTasks) -> Rescored:  # noqa: ARG002  # the shape of an output
+    def write(self, results: Results, scored: ScoredTasks) -> Rescored:  # noqa: ARG002  # the shape of an output
         self.changes.write()
         for report in self.reports:
             report.place_reports()
         numbers = row_changes(self.answers.results, results, self.changes.rows)
         complete = _completed(results, self.answers, self.changes, numbers)
-        write_results(self.folder, complete, _manifest(self.answers, self.options, complete["assay"]["status"]))
+        write_results(self.folder, complete, _manifest(self.answers, self.options, complete.status))
         return Rescored(complete, publish_scoring(self.folder), numbers, self.remarks)
 
 
@@ -259,19 +260,16 @@ def _answers(paths: Sequence[Path], options: ScoreOptions) -> StoredAnswers:
     return OutputFile.of(paths, run_options) or LoggedRun.of(paths, run_options)
 
 
-def _completed(
-    results: ResultsJSON, answers: StoredAnswers, changes: SampleChanges, rows: Sequence[RowChange]
-) -> ResultsJSON:
-    account, before = {**results["assay"]}, answers.results.get("assay", {})
-    if "shard" in before:
-        account["shard"] = {**before["shard"], "status": account["status"]}
-    if answers.absent or before.get("status") == "partial":
-        account["status"] = "partial"
-    account["scored"] = {
+def _completed(results: Results, answers: StoredAnswers, changes: SampleChanges, rows: Sequence[RowChange]) -> Results:
+    before, status = answers.results, results.status
+    shard = {**before.shard, "status": status} if before.shard else {}
+    if answers.absent or before.status == "partial":
+        status = "partial"
+    rescored = {
         "changed": changes.as_json(),
         "numbers": [row.as_json() for row in rows if row.before != row.after],
     }
-    return {**results, **again(answers.results), "assay": account}
+    return again(replace(results, status=status, shard=shard, rescored=rescored), before)
 
 
 def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> ManifestJSON:
@@ -327,7 +325,8 @@ def _refuse_stale(answers: StoredAnswers, tasks: Sequence[Runnable], verdicts: J
         if not _asks(task):
             continue
         stale = _changed_scoring(answers, task)
-        before = answers.results.get("configs", {}).get(task.task.name, {})
+        earlier = answers.results.tasks.get(task.task.name)
+        before = earlier.config if earlier is not None else {}
         if stale and (verdicts is None or names_other_models(task, before)):
             refuse_unseen(task, f"{' and '.join(stale)} changed")
 
@@ -345,8 +344,11 @@ def _asks(task: Runnable) -> bool:
 def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:
     """The keys of a task that changed since it was run, as far as that is known."""
     now = redacted(plain(task.described()), texts=False)
-    before = answers.results.get("configs", {}).get(task.task.name)
-    return [key for key in {**now, **before} if now.get(key) != before.get(key)] if before is not None else []
+    earlier = answers.results.tasks.get(task.task.name)
+    if earlier is None or not earlier.config:
+        return []
+    before = earlier.config
+    return [key for key in {**now, **before} if now.get(key) != before.get(key)]
 
 
 def _difference(before: ReplayedSample, kept: SampleRecord) -> JSONDict:
@@ -371,21 +373,21 @@ def _plain(value: MetricValue) -> AnyJSON:
     return orjson.loads(orjson.dumps(value, default=str, option=options))
 
 
-def row_changes(
-    before: ResultsJSON, after: ResultsJSON, changed: Mapping[tuple[str, ScoreKey], int]
-) -> list[RowChange]:
+def row_changes(before: Results, after: Results, changed: Mapping[tuple[str, ScoreKey], int]) -> list[RowChange]:
     """Every row of either results, groups first."""
-    old, new = before.get("results", {}), after["results"]
-    order = [*after.get("groups", {}), *(name for name in new if name not in after.get("groups", {}))]
+    groups = [group for group in after.groups.values() if group.rows is not None]
     rows: list[RowChange] = []
-    for name in order:
-        old_rows, new_rows = dict(rows_of(old.get(name, {}))), dict(rows_of(new[name]))
+    entries: list[Entry] = [*groups, *after.tasks.values()]
+    for entry in entries:
+        earlier = before.find(entry.name)
+        old, new = _values(earlier), _values(entry)
         rows += [
-            RowChange(name, key, _number(old_rows.get(key)), _number(new_rows.get(key)), changed.get((name, key), 0))
-            for key in dict.fromkeys((*old_rows, *new_rows))
+            RowChange(entry.name, key, old.get(key), new.get(key), changed.get((entry.name, key), 0))
+            for key in dict.fromkeys((*old, *new))
         ]
     return rows
 
 
-def _number(value: MetricValue) -> float | None:
-    return float(value) if isinstance(value, int | float) and value == value else None
+def _values(entry: Entry | None) -> dict[ScoreKey, float | None]:
+    rows = () if entry is None or entry.rows is None else entry.rows
+    return {row.key: row.estimate.value for row in rows if not row.is_lost}

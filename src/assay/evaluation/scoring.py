@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from assay.late import late
+from assay.results import Results
 from assay.runs.cache import ScoreCache
-from assay.runs.results import ResultsJSON
 from assay.runs.samples.reader import ReplayedSample
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import ScorerMemo, Workers
@@ -52,7 +52,7 @@ class Output(Protocol[Written]):
         """A task that takes answers and hands every scored sample to be written."""
         ...
 
-    def write(self, results: ResultsJSON, scored: ScoredTasks) -> Written: ...
+    def write(self, results: Results, scored: ScoredTasks) -> Written: ...
 
 
 def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output[T]) -> ScoredTasks:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,10 +27,11 @@ from assay.evaluation.scoring import ScoredTasks, UsageSummary, scorer_memories
 from assay.models.protocol import AnyModel, Remote
 from assay.records import JSONDict
 from assay.registry import USED
+from assay.results import Results
 from assay.runs.folder import MANIFEST, WAS_CUT_OFF, NoRun, RunError, RunFolder, as_written, open_run
 from assay.runs.journal import Journal
 from assay.runs.live import LiveFolder
-from assay.runs.results import ManifestJSON, ResultsJSON
+from assay.runs.results import ManifestJSON
 from assay.runs.run import Run, holds_run, output_folder, run_name, with_doubt
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
@@ -46,11 +47,13 @@ MakeTaskRun = Callable[[Runnable, Keep | None, Callable[[], None] | None], TaskR
 
 
 class Evaluation(NamedTuple):
-    """A finished run: the content of its results.json, its folder where it has one, and its tasks with their scores."""
+    """A finished run: its results, its folder where it has one, its tasks with their scores, and their samples where they
+    are kept."""
 
-    results: dict[str, Any]
+    results: Results
     folder: Path | None
     tasks: Sequence[TaskRun]
+    samples: "SampleLogs | None" = None
 
 
 class OutputOptions(NamedTuple):
@@ -95,27 +98,23 @@ class RunOutput:
         if self.live is not None:
             self.live(progress)
 
-    def write(self, results: ResultsJSON, scored: ScoredTasks) -> Evaluation:
+    def write(self, results: Results, scored: ScoredTasks) -> Evaluation:
         config, usage = self.prepared.config, scored.usage
-        numbers = {key: value for key, value in results.items() if key != "assay"}
         unread: Any = {name: partial(sample_log, config, name, kept) for name, kept in self.samples.items()}
-        logged = {"samples": SampleLogs(unread)}
-        complete = {
-            **numbers,
-            **(logged if self.options.keep_samples else {}),
-            "config": config_section(config, self.model),
-            **run_section(config, self.model, self.prepared.started),
-            "assay": {**results["assay"], **_ending(results["assay"], config, usage), **model_account(self.model)},
-        }
+        samples = SampleLogs(unread) if self.options.keep_samples else None
+        complete = replace(
+            _with_ending(results, config, usage),
+            config=config_section(config, self.model),
+            facts=run_section(config, self.model, self.prepared.started),
+            **model_account(self.model),
+        )
         if self.folder is None:
-            return Evaluation(complete, None, scored.runs)
-        written = {key: value for key, value in complete.items() if key != "samples"}
+            return Evaluation(complete, None, scored.runs, samples)
         if usage.account.get("unanswered"):
             self.folder.manifest[WAS_CUT_OFF] = True
-        self.folder.finish(written, complete["assay"]["status"], usage.requests)
-        account = with_doubt(usage.account, self.folder.manifest)
-        shown = {**complete, "assay": {**complete["assay"], **({"account": account} if account else {})}}
-        return Evaluation(shown, self.folder.path, scored.runs)
+        self.folder.finish(complete, usage.requests)
+        complete = replace(complete, usage=with_doubt(usage.account, self.folder.manifest))
+        return Evaluation(complete, self.folder.path, scored.runs, samples)
 
 
 @contextmanager
@@ -178,12 +177,12 @@ def decided_before(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> Eva
     try:
         path = local_folder(_place(config, run_spec, models[UNDER_TEST]))
         run = Run.open(path)
-        decided = run.extras.get("stop_when", {}) if run.has_finished else {}
+        decided = run.results.stop_when if run.has_finished else {}
     except RunError:  # none, or a damaged one: what it had decided is worked out again
         return None
     is_this = decided.get("rule") == config.stop_when and decided.get("decision") in DECIDED
     is_this = is_this and run.manifest.get("spec") == as_written(run_spec)
-    return Evaluation(dict(run.results), path, ()) if is_this else None
+    return Evaluation(run.results, path, ()) if is_this else None
 
 
 def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> ManifestJSON:
@@ -209,13 +208,16 @@ def _place(config: RunConfig, run_spec: ManifestJSON, model: AnyModel) -> str:
     return f"{config.runs_dir.rstrip('/') or '/'}/{run_name(run_spec, name, tasks)}"
 
 
-def _ending(account: ResultsJSON, config: RunConfig, usage: UsageSummary) -> ResultsJSON:
-    """The status of the run as a whole, its shard, and the usage of its answers."""
-    stopped = usage.ended and any("not_asked" in task for task in account["tasks"].values())
-    ended = {"status": "partial", "ended": usage.ended} if stopped else {"status": account["status"]}
-    part = {"status": "partial", "shard": {"part": config.shard, **ended}} if config.shard is not None else {}
-    decided = {"stop_when": usage.decided} if usage.decided else {}
-    return {**ended, **part, **decided, **({"account": usage.account} if usage.account else {})}
+def _with_ending(results: Results, config: RunConfig, usage: UsageSummary) -> Results:
+    """Results with the status of the run as a whole, its shard, and the usage of its answers."""
+    status, ended = results.status, ""
+    if usage.ended and any(task.not_asked for task in results.tasks.values()):
+        status, ended = "partial", usage.ended
+    shard: dict[str, Any] = {}
+    if config.shard is not None:
+        shard = {"part": config.shard, "status": status, **({"ended": ended} if ended else {})}
+        status = "partial"
+    return replace(results, status=status, ended=ended, shard=shard, stop_when=usage.decided, usage=usage.account)
 
 
 def folder_sinks(

@@ -16,8 +16,9 @@ import orjson
 from assay.errors import Place, Problem, some
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
-from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.redaction import environment_secrets, without_secrets
+from assay.records import AnyJSON, JSONObject
+from assay.redaction import environment_secrets, results_without_secrets, without_secrets
+from assay.results import Results
 from assay.runs.files import make_folder, new_file, replace_folder
 from assay.runs.folder import (
     CHECKSUMS,
@@ -32,6 +33,7 @@ from assay.runs.folder import (
 )
 from assay.runs.folder import SCORED as SCORED
 from assay.runs.labels import LABELS
+from assay.runs.results_json import encode
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
@@ -93,11 +95,11 @@ def _members(run: Run, golds: GoldRemoval | None) -> Iterator[Member]:
 def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
     """Yield the members of one folder; nothing that is a link to elsewhere."""
     as_written = Run.open(run.path)
-    contents = {RESULTS: as_written.written, MANIFEST: as_written.manifest}
+    contents = {RESULTS: encode(as_written.written), MANIFEST: as_written.manifest}
     for file in contents:
         if is_outside(run.path, run.path / file):
             raise RunError([Problem(Place(str(run.path / file)), LINK_OUTSIDE, "put the file itself there")])
-        known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)})
+        known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)}, file)
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
     labels = run.path / LABELS
@@ -111,9 +113,10 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path
 
 
-def _clean(value: JSONObject) -> JSONObject:
+def _clean(value: JSONObject, file: str) -> JSONObject:
     """Remove secrets and the path of the home directory from the content of a file."""
-    cleaned: Mapping[str, Any] = _without_home(without_secrets(value), str(Path.home()))
+    redact = without_secrets if file == MANIFEST else results_without_secrets
+    cleaned: Mapping[str, Any] = _without_home(redact(value), str(Path.home()))
     return cleaned
 
 
@@ -200,8 +203,8 @@ MEMBER = re.compile(
 """The allowed names of members, below the one folder of the archive: no name leads out of it."""
 
 
-def unpack(archive: Path, target: Path) -> JSONDict:
-    """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json. A folder that this archive was
+def unpack(archive: Path, target: Path) -> Results:
+    """Unpack an archive of `assay pack` into a new folder; returns the results of the run. A folder that this archive was
     unpacked to stays as it is."""
     is_there = target.exists() and (not target.is_dir() or any(target.iterdir()))
     if is_there and not (target / NOTE).is_file():
@@ -218,14 +221,14 @@ def unpack(archive: Path, target: Path) -> JSONDict:
             _note_paths(part)
             if is_there:
                 _refuse_other(part, target)
-                return dict(run.results)
+                return run.results
             part.chmod(0o755)
             if target.exists():
                 target.rmdir()
             replace_folder(part, target)
     except (OSError, RuntimeError, UnicodeError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: a password
         raise _refused(archive, f"cannot be unpacked: {getattr(error, 'strerror', None) or error}") from None
-    return dict(run.results)
+    return run.results
 
 
 def _refuse_other(part: Path, target: Path) -> None:
@@ -296,7 +299,11 @@ def _note_paths(part: Path) -> None:
     """Record the paths that the run names as foreign, so that they are never used."""
     for path in (part / MANIFEST, *part.glob(f"scored/*/{MANIFEST}")):
         run = Run.open(path.parent)
-        write_results(path.parent, run.written, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
+        write_results(
+            path.parent,
+            run.written,
+            imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]),
+        )
 
 
 def read_json(path: Path) -> JSONObject:

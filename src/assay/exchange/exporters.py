@@ -155,9 +155,9 @@ def export(
     options = {"name": name, "args": args, "config_args": config_args}
     named = {key: value for key, value in options.items() if value is not None}
     exporter = EXPORTERS.check(to, named, Place("--to"))
-    if target is None and not _goes_anywhere(exporter):
+    if target is None and writes_files(exporter):
         raise ConfigError([Problem(Place("--output_path"), f"{to} needs a folder to write to", "give one with -o")])
-    where = target if target is None else str(target) if _goes_anywhere(exporter) else Path(target)
+    where = target if target is None else Path(target) if writes_files(exporter) else str(target)
     finished = finished_run(run)
     with (
         refused(Place(f"--to {to}"), f"exporter {to!r} failed", "correct it")
@@ -168,7 +168,7 @@ def export(
     return [str(each) for each in ([written] if isinstance(written, str | Path) else written or ())]
 
 
-def _goes_anywhere(exporter: Callable[..., Any]) -> bool:
-    """Whether the target of an exporter may be None."""
+def writes_files(exporter: Callable[..., Any]) -> bool:
+    """Whether an exporter needs a folder: one whose target may be None goes to a server."""
     parameters = list(read_signature(exporter).parameters.values())
-    return len(parameters) > 1 and type(None) in get_args(parameters[1].annotation)
+    return len(parameters) < 2 or type(None) not in get_args(parameters[1].annotation)

@@ -43,8 +43,11 @@ class GoldRemoval:
         """Results or a manifest without examples that have their answers, marked as what they are."""
         if is_manifest:
             return {**value, WITHOUT_GOLD: True}
-        configs = {task: self._config(task, config) for task, config in value.get("configs", {}).items()}
-        return {**value, "configs": configs} if configs else value
+        tasks = {
+            name: {**task, "config": self._config(name, task["config"])} if "config" in task else task
+            for name, task in value["tasks"].items()
+        }
+        return {**value, "tasks": tasks}
 
     def _config(self, task: str, config: JSONObject) -> JSONObject:
         fewshot = config.get("fewshot_config")
@@ -55,9 +58,10 @@ class GoldRemoval:
 
     def rewritten(self, run: Run, task: str, inner: str) -> Path:
         """The samples of a task in a new file, without right answers."""
-        config = run.results.get("configs", {}).get(task) or self._run.results.get("configs", {}).get(task, {})
-        shots = int(run.results.get("n-shot", {}).get(task) or 0)
-        removal = TaskRemoval(config, shots, is_chat=bool(run.results.get("config", {}).get("apply_chat_template")))
+        entry = run.results.tasks.get(task)
+        config = run.config(task) or self._run.config(task)
+        shots = entry.num_fewshot or 0 if entry is not None else 0
+        removal = TaskRemoval(config, shots, is_chat=bool(run.results.config.get("apply_chat_template")))
         target = self._scratch / inner.replace("/", "-")
         samples = run.sample_file(task)
         assert samples is not None, "who packs a run has looked"

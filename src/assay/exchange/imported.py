@@ -28,11 +28,12 @@ from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import AnyJSON, Function, JSONDict, JSONObject, ScoreKey
 from assay.redaction import redacted
+from assay.results import Results
 from assay.runs.folder import RunFolder, environment, open_run
-from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_results
+from assay.runs.results import GroupResult, TaskResult, results_tree
+from assay.runs.results_json import decode, encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.runs.validation import wrong_results
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import BOUNDS, AggregationOrFunction, within
 from assay.statistics.board import Board
@@ -148,8 +149,8 @@ class ImportTarget(NamedTuple):
     facts: Mapping[str, Any] = {}
 
 
-def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> JSONDict:
-    """Write imported runs as one run folder; returns the content of its results.json."""
+def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> Results:
+    """Write imported runs as one run folder; returns its results."""
     runs = [_without_secrets(run) for run in runs]
     tasks = [task for run in runs for task in run.tasks]
     _refuse_doubled(tasks)
@@ -193,27 +194,25 @@ def _settings(config: JSONObject) -> JSONObject:
     return {**config, "metadata": redacted(config["metadata"])} if "metadata" in config else config
 
 
-def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> JSONDict:
+def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> Results:
     written = [_write_task(task, into.folder / "samples") for run in runs for task in run.tasks]
     folder.manifest["tasks"] = {each.result.name: each.facts for each in written}
     results_by_task = {each.result.name: each.result for each in written}
     reported = _reported_groups(runs, results_by_task)
     groups = [*reported, *groups_over_imports(into.groups, results_by_task, reported)]
     ended = {task.name: task.ended for run in runs for task in run.tasks if task.ended}
-    account = _marked(assay_section(list(results_by_task.values()), groups, {}, MAX_FAILED, interval, ended), ended)
-    account["imported"] = sorted({run.format for run in runs})
-    results = {**lm_eval_results(list(results_by_task.values()), groups), **_run_facts(runs), "assay": account}
-    what = wrong_results(orjson.loads(orjson.dumps(results, default=str, option=orjson.OPT_NON_STR_KEYS)))
-    if what:
-        raise ValueError(what)  # files of other programs may contain anything
-    folder.finish(results, account["status"], {})
+    results = results_tree(list(results_by_task.values()), groups, {}, MAX_FAILED, interval, ended)
+    results = replace(
+        results,
+        status="incomplete" if ended else results.status,
+        ended="; ".join(f"{name}: {why}" for name, why in ended.items()),
+        imported=sorted({run.format for run in runs}),
+        **_run_facts(runs),
+    )
+    content = orjson.dumps(encode(results), default=str, option=orjson.OPT_NON_STR_KEYS)
+    decode(orjson.loads(content))  # files of other programs may contain anything
+    folder.finish(results, {})
     return results
-
-
-def _marked(account: JSONObject, ended: Mapping[str, str]) -> JSONDict:
-    """Add to the run's section of the results why tasks did not finish."""
-    reasons = "; ".join(f"{name}: {why}" for name, why in ended.items())
-    return {**account, "status": "incomplete", "ended": reasons} if ended else dict(account)
 
 
 def _refuse_doubled(tasks: Sequence[ImportedTask]) -> None:
@@ -270,7 +269,7 @@ def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
         version=task.version,
         higher_is_better=task.higher_is_better,
         config=task.config,
-        audit=audit.as_json(),
+        audit=audit.by_flag(),
         details=row_details(board, _aggregation, rows),
     )
     return WrittenTask(
@@ -406,10 +405,10 @@ def _model_name(facts: JSONObject) -> str:
 
 
 def _run_facts(runs: Sequence[ImportedRun]) -> JSONDict:
-    """Return lm-eval's facts about a run: of the first, as the others have the same model."""
+    """Return the facts about a run, under lm-eval's names: of the first, as the others have the same model."""
     first, now = runs[0].facts, time.time()
     facts = {key: first[key] for key in RUN_KEYS if key in first}
-    return {"config": first.get("config", {}), "date": now, **facts, "model_name": _model(runs)["name"]}
+    return {"config": first.get("config", {}), "facts": {"date": now, **facts, "model_name": _model(runs)["name"]}}
 
 
 def groups_over_imports(

@@ -1,6 +1,6 @@
 """Importers: runs and logs of lm-eval, Inspect and assay, by what a file or folder contains."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from assay.errors import ConfigError, Place, Problem
@@ -11,14 +11,14 @@ from assay.exchange.imported import (
     ImportedTask,
     ImportTarget,
     ReportedValue,
-    members_first,
     write_imported_run,
 )
 from assay.exchange.inspect.importer import from_inspect
 from assay.exchange.lm_eval import from_lm_eval
-from assay.records import JSONDict, JSONObject, ScoreKey
+from assay.records import JSONObject, ScoreKey
+from assay.results import GroupEntry, Results, Row
 from assay.runs.folder import RunError
-from assay.runs.run import ResultRow, Run, holds_run
+from assay.runs.run import Run, holds_run
 from assay.runs.samples.reader import SampleFile
 
 
@@ -29,8 +29,8 @@ def import_runs(
     groups: Sequence[str | Path] = (),
     force: bool = False,
     facts: JSONObject | None = None,
-) -> JSONDict:
-    """Import results and logs of other programs, and runs of assay, into one folder; returns the content of its results.json.
+) -> Results:
+    """Import results and logs of other programs, and runs of assay, into one folder; returns its results.
 
     `groups` are YAML files of groups whose members are the imported tasks.
     """
@@ -105,47 +105,47 @@ def from_run(folder: Path) -> ImportedRun:
     return ImportedRun(
         format="assay",
         tasks=[_task(run, name, file) for name, file in files.items()],
-        groups=[_group(run, name) for name in members_first(run.members)],
-        facts=run.results,
+        groups=[_group(group) for group in run.results.groups.values()],
+        facts={**run.results.facts, "config": run.results.config},
         files=[file.path for file in files.values()],
     )
 
 
 def _task(run: Run, name: str, file: SampleFile) -> ImportedTask:
-    results, facts = run.results, run.facts(name)
+    entry, facts = run.results.tasks[name], run.facts(name)
     return ImportedTask(
         name=name,
         samples=file.records,
-        reported=_reported(run.rows(name)),
-        alias=run.alias(name),
+        reported=_reported(entry.rows),
+        alias=entry.alias,
         repeats=run.repeats(name),
-        original=results.get("n-samples", {}).get(name, {}).get("original"),
-        expected=int(run.summary(name).get("documents", 0)) + int(run.summary(name).get("not_asked", 0)),
-        num_fewshot=int(results.get("n-shot", {}).get(name) or 0),
-        version=results.get("versions", {}).get(name, "N/A"),
+        original=entry.original,
+        expected=entry.documents + entry.not_asked,
+        num_fewshot=entry.num_fewshot or 0,
+        version=entry.version,
         source=str(facts.get("source") or ""),
-        higher_is_better=run.higher_is_better(name),
-        config=run.config(name),
+        higher_is_better=entry.directions,
+        config=entry.config,
         multiple_targets=bool(facts.get("multiple_targets")),
     )
 
 
-def _reported(rows: Mapping[ScoreKey, ResultRow]) -> dict[ScoreKey, ReportedValue]:
-    return {
-        key: ReportedValue(row.value, row.stderr, row.n or None) for key, row in rows.items() if row.value is not None
-    }
+def _reported(rows: Sequence[Row]) -> dict[ScoreKey, ReportedValue]:
+    reported = {}
+    for row in rows:
+        number = row.estimate
+        if number.value is not None:
+            reported[row.key] = ReportedValue(number.value, number.stderr, number.n or None)
+    return reported
 
 
-def _group(run: Run, name: str) -> ImportedGroup:
-    results, row = run.results, run.results["results"].get(name, {})
+def _group(group: GroupEntry) -> ImportedGroup:
     return ImportedGroup(
-        name=name,
-        members=run.members[name],
-        reported=_reported(run.rows(name)),
-        alias=run.alias(name),
-        version=str(results.get("versions", {}).get(name, "N/A")),
-        size=int(row.get("sample_len") or 0),
-        higher_is_better={
-            metric: better for metric, better in run.higher_is_better(name).items() if better is not None
-        },
+        name=group.name,
+        members=group.members,
+        reported=_reported(group.rows or ()),
+        alias=group.alias,
+        version=group.version,
+        size=group.size,
+        higher_is_better={metric: better for metric, better in group.directions.items() if better is not None},
     )

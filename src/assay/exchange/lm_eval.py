@@ -9,6 +9,7 @@ from pathlib import Path
 
 from assay.errors import Place, Problem
 from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
+from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import (
     AnyJSON,
     Generate,
@@ -41,9 +42,10 @@ def export_lm_eval(run: Run, target: Path, *, samples: bool = True) -> list[Path
 
     As in lm-eval, the date is put into the name of a .json file, and without `samples` there are no hashes of them.
     """
-    date = _date(run.results)
+    layout = lm_eval_layout(run.results)
+    date = _date(layout)
     is_file = target.suffix == ".json"
-    folder, stem = (target.parent, target.stem) if is_file else (target / model_folder(run.results), "results")
+    folder, stem = (target.parent, target.stem) if is_file else (target / model_folder(layout), "results")
     folder.mkdir(parents=True, exist_ok=True)
     files, hashes = [], {}
     for task, stored in run.sample_files().items() if samples else ():
@@ -51,7 +53,7 @@ def export_lm_eval(run: Run, target: Path, *, samples: bool = True) -> list[Path
         hashes[task] = _write_samples(stored, path)
         files.append(path)
     packages = run.manifest.get("environment", {}).get("packages", {})
-    reported = {key: value for key, value in run.results.items() if key not in OURS}
+    reported = {key: value for key, value in layout.items() if key not in OURS}
     unknown = {key: reported.get(key) for key in UNKNOWN}
     versions = {"transformers_version": packages.get("transformers", "N/A"), "task_hashes": hashes}
     results = folder / f"{stem}_{date}.json"

@@ -14,6 +14,7 @@ from assay.exchange.lm_eval import export_lm_eval
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.redaction import redacted
 from assay.runs.folder import MANIFEST, RESULTS
+from assay.runs.results_json import encode
 from assay.runs.run import Run
 
 PROJECT = "assay"
@@ -37,9 +38,9 @@ def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
         mlflow.create_experiment(name, artifact_location=files)
     experiment = mlflow.set_experiment(name)
     with mlflow.start_run(run_name=run.path.resolve().name, tags=_tags(run)) as tracked:
-        mlflow.log_params({key: _short(value) for key, value in tracked_settings(run.results).items()})
+        mlflow.log_params({key: _short(value) for key, value in tracked_settings(run.results.config).items()})
         mlflow.log_metrics(dict(tracked_metrics(run)))
-        for file, content in ((RESULTS, run.results), (MANIFEST, run.manifest)):
+        for file, content in ((RESULTS, encode(run.results)), (MANIFEST, run.manifest)):
             mlflow.log_text(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode(), file)
         return f"{mlflow.get_tracking_uri()} experiment {experiment.experiment_id} run {tracked.info.run_id}"
 
@@ -62,7 +63,7 @@ def export_wandb(
     arguments = dict(args or {})
     step = arguments.pop("step", None)
     own = {"name": run.path.resolve().name, "dir": target, "tags": list(_tags(run).values())}
-    settings = {**tracked_settings(run.results), **(config_args or {})}
+    settings = {**tracked_settings(run.results.config), **(config_args or {})}
     tracked = wandb.init(**{"project": name or PROJECT, **own, **arguments, "config": settings})
     columns = ["model", "name", "kind", "metric", "filter", "value", "stderr", "low", "high", "n"]
     tracked.log({"numbers": wandb.Table(columns=columns, data=[list(row) for row in result_values(run)])}, step=step)
@@ -83,7 +84,7 @@ def export_trackio(run: Run, target: str | None, name: str | None = None, args: 
         raise ConfigError([Problem(Place("--to trackio"), "trackio is not installed", "pip install trackio")]) from None
     arguments = dict(args or {})
     step = arguments.pop("step", None)
-    own = {"project": name or PROJECT, "name": run.path.resolve().name, "config": tracked_settings(run.results)}
+    own = {"project": name or PROJECT, "name": run.path.resolve().name, "config": tracked_settings(run.results.config)}
     project = {**own, **arguments}
     trackio.init(**project)
     trackio.log(dict(tracked_metrics(run)), **({} if step is None else {"step": step}))
@@ -165,17 +166,18 @@ def tracked_metrics(run: Run) -> Iterator[tuple[str, float]]:
         yield from ((whole + ending, float(each)) for ending, each in known.items() if each is not None)
 
 
-def tracked_settings(results: JSONObject) -> JSONDict:
-    """Flatten the settings of a run: `model_args.pretrained`, `limit` …"""
-    config = {key: value for key, value in redacted(results.get("config", {})).items() if value not in (None, [], {})}
+def tracked_settings(options: JSONObject) -> JSONDict:
+    """Flatten the options of a run: `model_args.pretrained`, `limit` …"""
+    config = {key: value for key, value in redacted(options).items() if value not in (None, [], {})}
     nested = config.pop("model_args", None) or {}
     items = nested.items() if isinstance(nested, Mapping) else [("text", nested)]
     return {**config, **{f"model_args.{key}": value for key, value in items}}
 
 
 def _tags(run: Run) -> dict[str, str]:
-    version = str(run.results.get("assay_version") or run.results.get("lm_eval_version") or "")
-    return {"model": run.model_name, "status": str(run.results.get("assay", {}).get("status", "")), "version": version}
+    facts = run.results.facts
+    version = str(facts.get("assay_version") or facts.get("lm_eval_version") or "")
+    return {"model": run.model_name, "status": run.results.status, "version": version}
 
 
 def _tracker_name(name: str) -> str:
@@ -194,7 +196,17 @@ def _missing(package: str) -> ConfigError:
 def result_values(run: Run) -> Iterator[tuple[AnyJSON, ...]]:
     """Every number of a run: model, name, task or group, metric, filter, value, standard error, interval, documents."""
     model = run.model_name
-    for kind, names in (("task", run.scored_tasks), ("group", run.groups)):
-        for name in names:
-            for row in run.rows(name).values():
-                yield (model, name, kind, row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n)
+    for kind, name, row in run.scored_rows():
+        number = row.estimate
+        yield (
+            model,
+            name,
+            kind,
+            row.metric,
+            row.filter,
+            number.value,
+            number.stderr,
+            number.low,
+            number.high,
+            number.n,
+        )

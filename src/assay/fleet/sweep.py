@@ -173,7 +173,7 @@ def same_but_model(folder: Path, prepared: PreparedRun) -> Run | None:
     try:
         run = Run.open(folder)
         model = (run.manifest.get("options") or {}).get("model", RunConfig().model)
-        if run.status != COMPLETE or model != config.model or not run.results:
+        if run.status != COMPLETE or model != config.model or run.results.is_empty:
             return None
         return run if {**run.manifest.get("spec", {}), "model": own["model"]} == own else None
     except RunError:  # none, or a damaged one: the run reports what is wrong with it

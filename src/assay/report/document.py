@@ -17,8 +17,9 @@ from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, Place, Problem
 from assay.records import ScoreKey
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
+from assay.results import Row
 from assay.runs.folder import RunError, no_run
-from assay.runs.run import RUNNING, ResultRow, Run, mapping
+from assay.runs.run import RUNNING, Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import shown_prompt
@@ -131,7 +132,7 @@ def opened_summary(folder: Path) -> RunSummary:
     reading = RunSummary(folder)
     if reading.problem:  # a damaged file is reported with the place in it
         Run.open(folder).results  # noqa: B018
-    if reading.status in (UNREADABLE, RUNNING) or not reading.results:
+    if reading.status in (UNREADABLE, RUNNING) or reading.results.is_empty:
         what = "the run is still in progress" if reading.status == RUNNING else "the folder holds no finished run"
         fix = (
             "wait until it is finished"
@@ -157,8 +158,8 @@ def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
             values.add(row)
             samples.add(row)
         worst += samples.samples()
-        by_column = slices_of(values, number.value, options.columns, number.scale)
-        slices += [Slices(line.name, column, number.name, parts) for column, parts in by_column.items()]
+        by_column = slices_of(values, number.estimate.value, options.columns, number.estimate.scale)
+        slices += [Slices(line.name, column, row_name(number.key), parts) for column, parts in by_column.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
     return RunPart(
         reading, slices, sorted(worst, key=lambda each: order[each.task]), curves_of(reading), _card(reading.run)
@@ -173,41 +174,48 @@ def _card(run: Run) -> list[CardEntry]:
 def curves_of(reading: RunSummary) -> list[Curve]:
     """The reliability curves that the results of a run have."""
     stored = [
-        (task, row, mapping(about)["reliability"])
-        for task, account in mapping(reading.account.get("tasks")).items()
-        for row, about in mapping(mapping(account).get("rows")).items()
-        if mapping(about).get("reliability")
+        (task.name, row_name(row.key), row.reliability)
+        for task in reading.results.tasks.values()
+        for row in task.rows
+        if row.reliability
     ]
     return [
         Curve(
             task,
             row,
-            [CurvePoint(each["confidence"], each["accuracy"], each["n"]) for each in points],
-            [tuple(each["interval"]) if each.get("interval") else None for each in points],
+            [CurvePoint(point.confidence, point.accuracy, point.n) for point in points],
+            [_closed(point.interval) for point in points],
         )
         for task, row, points in stored
     ]
 
 
+def _closed(interval: tuple[float | None, float | None] | None) -> tuple[float, float] | None:
+    """An interval that has both of its ends."""
+    low, high = interval or (None, None)
+    return None if low is None or high is None else (low, high)
+
+
 def lowest_tasks(lines: Iterable[ResultLine], count: int) -> list[ResultLine]:
     """The tasks with the lowest scores, among metrics between 0 and 1 that are not lower-is-better."""
-    shares = [(line.main.value, line) for line in lines if line.main is not None and _is_share(line.main)]
+    shares = [(line.main.estimate.value, line) for line in lines if line.main is not None and _is_share(line.main)]
     return [line for _, line in sorted(shares, key=lambda each: each[0] or 0.0)[:count]]
 
 
-def _is_share(number: ResultRow) -> bool:
-    return number.value is not None and 0 <= number.value <= 1 and number.higher_is_better is not False
+def _is_share(number: Row) -> bool:
+    value = number.estimate.value
+    return value is not None and 0 <= value <= 1 and number.higher_is_better is not False
 
 
 class _LowestSamples:
     """The samples of a task with the lowest scores; of equal ones, those with audit flags first."""
 
-    def __init__(self, line: ResultLine, number: ResultRow, count: int) -> None:
+    def __init__(self, line: ResultLine, number: Row, count: int) -> None:
         self._line, self._number, self._count = line, number, count
         self._held: list[tuple[float, int, int, StoredSample]] = []
 
     def add(self, row: StoredSample) -> None:
-        value = row.scores.get(self._number.name) if self._count else None
+        value = row.scores.get(row_name(self._number.key)) if self._count else None
         if isinstance(value, int | float) and value < 1:
             key = (-float(value), 1 if row.audit else 0, -row.doc_id, row)
             heapq.heappush(self._held, key)
@@ -221,7 +229,7 @@ class _LowestSamples:
         return [_worst_sample(self._line.name, row, self._number) for *_, row in ordered]
 
 
-def _worst_sample(task: str, row: StoredSample, number: ResultRow) -> WorstSample:
+def _worst_sample(task: str, row: StoredSample, number: Row) -> WorstSample:
     texts = shown_texts(row.responses, row.replies)
     texts += [call_text(call) for call in made_calls(row.replies)]
     scores = {row_name(key): value for key, value in sample_scores(row.scores).items()}

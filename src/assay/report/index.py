@@ -22,17 +22,18 @@ import orjson
 from assay.catalog.index import no_collector
 from assay.config.folders import cache_folder
 from assay.config.source import digest
-from assay.records import AnyJSON, JSONObject, ScoreKey
+from assay.records import AnyJSON, JSONObject
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, step_of
+from assay.results import Estimate, Row
 from assay.runs.files import open_file
 from assay.runs.folder import MANIFEST, RESULTS, SCORED
 from assay.runs.labels import LABELS
 from assay.runs.lease import NAME as LOCK
 from assay.runs.notes import NOTES
-from assay.runs.run import DEEPEST, RUNNING, ResultRow, find_runs, holds_run
+from assay.runs.run import DEEPEST, RUNNING, find_runs, holds_run
 from assay.version import __version__
 
-INDEX, FORMAT = ".assay-index", 3
+INDEX, FORMAT = ".assay-index", 4
 STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, NOTES, SCORED)
 """The files and the folder of a run that an entry depends on."""
 READS = 4
@@ -63,7 +64,7 @@ class IndexedRow(NamedTuple):
     written: Sequence[Any]
 
     @property
-    def row(self) -> ResultRow:
+    def row(self) -> Row:
         return _row_of(self.written)
 
 
@@ -398,22 +399,22 @@ def entry_of(summary: RunSummary) -> tuple[RunEntry, bytes]:
         return RunEntry(broken.head), EMPTY
 
 
-ROW_FIELDS = ("value", "stderr", "interval", "n", "higher_is_better", "reason", "failed", "is_incomplete", "method")
+def _row_values(row: Row) -> list[AnyJSON]:
+    number = row.estimate
+    return [
+        row.metric, row.filter, number.value, number.stderr, number.interval, number.n, row.higher_is_better, number.reason,
+        row.failed, row.is_incomplete, number.method, row.owner,
+    ]  # fmt: skip
 
 
-def _row_values(row: ResultRow) -> list[AnyJSON]:
-    return [*row.key, *(getattr(row, name) for name in ROW_FIELDS)]
+def _row_of(written: Sequence[Any]) -> Row:
+    metric, name, value, stderr, interval, n, better, reason, failed, is_incomplete, method, owner = written
+    ends = None if interval is None else (interval[0], interval[1])
+    estimate = Estimate(value, stderr, ends, n, reason, method)
+    return Row(owner, metric, name, estimate, failed, is_incomplete=is_incomplete, higher_is_better=better)
 
 
-def _row_of(written: Sequence[Any]) -> ResultRow:
-    metric, name, value, stderr, interval, n, better, reason, failed, is_incomplete, method = written
-    return ResultRow(
-        ScoreKey(metric, name), value, stderr, tuple(interval), n, better, reason,
-        failed=failed, is_incomplete=is_incomplete, method=method,
-    )  # fmt: skip
-
-
-def _row_json(line: ResultLine, row: ResultRow) -> list[AnyJSON]:
+def _row_json(line: ResultLine, row: Row) -> list[AnyJSON]:
     return [line.name, line.alias, line.is_group, line.depth, row is line.main, _row_values(row)]
 
 

@@ -35,8 +35,9 @@ from assay.report.charts import (
 from assay.report.document import Slice, curves_of, opened_summary
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.reading import ResultLine, RunSummary, step_of
+from assay.results import Row
 from assay.runs.files import new_file
-from assay.runs.run import COMPLETE, ResultRow
+from assay.runs.run import COMPLETE
 from assay.runs.storage import refuse_url
 from assay.statistics.arrays import combine
 
@@ -155,7 +156,7 @@ class Number(NamedTuple):
 
     run: int
     line: ResultLine
-    row: ResultRow
+    row: Row
 
     @property
     def key(self) -> tuple[str, ScoreKey]:
@@ -169,7 +170,7 @@ def _numbers(runs: Sequence[RunName], options: PlotOptions) -> list[Number]:
         for place, each in enumerate(runs)
         for line in _lines(each.reading, options.tasks)
         for row in _rows(line, options.metric)
-        if row.value is not None and math.isfinite(row.value)
+        if row.estimate.value is not None and math.isfinite(row.estimate.value)
     ]
     if options.metric is not None and not numbers:
         known = {
@@ -200,13 +201,13 @@ def _lines(reading: RunSummary, patterns: Sequence[str]) -> list[ResultLine]:
     return chosen
 
 
-def _rows(line: ResultLine, metric: str | None) -> list[ResultRow]:
+def _rows(line: ResultLine, metric: str | None) -> list[Row]:
     if metric is None:
         return [line.main] if line.main is not None else []
     return [row for row in line.numbers if metric in spellings(row.key)]
 
 
-def _metric_text(row: ResultRow | ComparedRow | ScoreKey) -> str:
+def _metric_text(row: Row | ComparedRow | ScoreKey) -> str:
     return row.metric + ("" if row.filter == "none" else f" ({row.filter})")
 
 
@@ -216,8 +217,9 @@ def _direction(better: bool | None) -> str:
 
 def _point(at: float, number: Number, name: str) -> Point:
     row, what = number.row, f"{number.line.alias} {_metric_text(number.row)}"
-    shown = interval_text(row.value or 0.0, row.low, row.high)
-    return Point(at, row.value or 0.0, row.low, row.high, f"{name}: {what} {shown}, n {row.n:,}")
+    estimate = row.estimate
+    shown = interval_text(estimate.value or 0.0, estimate.low, estimate.high)
+    return Point(at, estimate.value or 0.0, estimate.low, estimate.high, f"{name}: {what} {shown}, n {estimate.n:,}")
 
 
 # --- intervals of tasks
@@ -230,7 +232,7 @@ def _intervals(runs: Sequence[RunName], options: PlotOptions) -> Chart:
         raise ConfigError(
             [Problem(Place("tasks"), f"{len(rows):,} rows are too many for a picture", "choose some with --tasks")]
         )
-    shares = {key: all(number.row.is_share for number in numbers if number.key == key) for key in rows}
+    shares = {key: all(number.row.estimate.is_share for number in numbers if number.key == key) for key in rows}
     by_panel: dict[str, list[tuple[str, ScoreKey]]] = {}
     for key in rows:
         by_panel.setdefault("" if shares[key] else row_name(key[1]), []).append(key)
@@ -254,7 +256,7 @@ def _row_panel(runs: Sequence[RunName], numbers: Sequence[Number], keys: Sequenc
         Series(each.name, [_point(places[one.key], one, each.name) for one in numbers if one.run == number], number)
         for number, each in enumerate(runs)
     ]
-    is_share = all(number.row.is_share for number in numbers)
+    is_share = all(number.row.estimate.is_share for number in numbers)
     what = next(iter(metrics)) if alone else "score"
     unit = "share of 1, " if is_share else ""
     return Panel("", f"{what} ({unit}95 % interval)", series, rows, limits=(0.0, 1.0) if is_share else None)
@@ -306,7 +308,7 @@ def _time_panel(
         own = sorted((each for each in numbers if models[each.run] == model), key=lambda each: places[each.run])
         points = [_point(places[each.run], each, runs[each.run].name) for each in own]
         series.append(Series(model, points, place))
-    first, is_share = numbers[0], all(each.row.is_share for each in numbers)
+    first, is_share = numbers[0], all(each.row.estimate.is_share for each in numbers)
     label = f"{_metric_text(first.row)}{' (share of 1)' if is_share else ''}"
     return Panel(first.line.alias, label, series, at_label=across[0], limits=(0.0, 1.0) if is_share else None,
                  at_ticks=across[1], at_limits=_spread(places))  # fmt: skip
@@ -372,7 +374,10 @@ def _reliability(runs: Sequence[RunName], options: PlotOptions) -> Chart:
 def _curve_title(runs: Sequence[RunName], task: str, metric: str, series: Sequence[Series]) -> str:
     values = [runs[each.number].reading.run.rows(task) for each in series]
     numbers = [
-        row.value for rows in values for key, row in rows.items() if row_name(key) == metric and row.value is not None
+        row.estimate.value
+        for rows in values
+        for key, row in rows.items()
+        if row_name(key) == metric and row.estimate.value is not None
     ]
     return f"{task}, ECE " + ", ".join(f"{value:.3f}" for value in numbers) if numbers else task
 

@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from assay.errors import Problem
 from assay.evaluation.options import training_step
-from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
+from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.redaction import redacted, redacted_text
 from assay.report.table import SETTINGS
 from assay.report.time_text import time_left_text
+from assay.results import NO_RESULTS, Estimate, GroupEntry, Results, Row, TaskEntry, tree_paths
 from assay.runs.folder import LINK_OUTSIDE, RunError
 from assay.runs.live import read_progress
 from assay.runs.notes import Notes, read_notes
-from assay.runs.results import coverage, failure_lines, result_paths
-from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
+from assay.runs.results import failure_lines
+from assay.runs.run import RUNNING, Run, mapping, number
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
@@ -37,7 +37,7 @@ class ResultLine:
     path: tuple[str, ...]
     alias: str
     is_group: bool
-    numbers: Sequence[ResultRow]
+    numbers: Sequence[Row]
     shots: int | None
     version: str
     documents: int | None = None
@@ -68,18 +68,19 @@ class ResultLine:
         """The number of failed documents, with `*` where the row is incomplete; empty for a complete group."""
         return "" if self.is_group and not self.incomplete else f"{self.failed:,}{'*' if self.incomplete else ''}"
 
-    def failures_in(self, number: ResultRow) -> str:
+    def failures_in(self, number: Row) -> str:
         """The same for one row."""
         return replace(self, failed=number.failed, incomplete=number.is_incomplete).failures
 
-    def count(self, number: ResultRow) -> str:
+    def count(self, number: Row) -> str:
         """The number of documents of a result; for an incomplete group also the number of tasks."""
-        return f"{number.n:,} in {self.coverage}" if self.coverage else f"{number.n:,}"
+        n = number.estimate.n
+        return f"{n:,} in {self.coverage}" if self.coverage else f"{n:,}"
 
     @property
-    def main(self) -> ResultRow | None:
+    def main(self) -> Row | None:
         """The main result: of the scorer that the task names, else the first higher-is-better one with a value, else the first."""
-        known = [each for each in self.numbers if each.value is not None]
+        known = [row for row in self.numbers if row.estimate.value is not None]
         named = next((each for each in known if self.scorer and each.metric == self.scorer), None)
         return named or next((each for each in known if each.higher_is_better), known[0] if known else None)
 
@@ -93,7 +94,7 @@ class RunHeadline:
     model: str
     tasks: Sequence[str]
     status: str
-    headline: ResultRow | None
+    headline: Row | None
     headline_of: str
     n: int
     failed: int
@@ -111,7 +112,7 @@ class RunHeadline:
     @property
     def headline_n(self) -> int:
         """The number of samples of the headline; without one, of the run."""
-        return self.headline.n if self.headline is not None else self.n
+        return self.headline.estimate.n if self.headline is not None else self.n
 
     @property
     def is_running(self) -> bool:
@@ -189,8 +190,7 @@ class LiveProgress:
             if isinstance(inside, list)
         }
         broken = mapping(self.record.get("broken"))
-        names: dict[str, JSONObject] = {name: {} for name in (*self.tasks, *broken)}
-        return [self._line(path, members) for path in result_paths({"group_subtasks": members, "results": names})]
+        return [self._line(path, members) for path in tree_paths(members, {**self.tasks, **broken})]
 
     def _line(self, path: tuple[str, ...], members: Mapping[str, Sequence[str]]) -> ResultLine:
         name, broken = path[-1], mapping(self.record.get("broken"))
@@ -205,7 +205,7 @@ class LiveProgress:
                 path, name, False, (), None, "", not_run=redacted_text(str(broken.get(name) or "unknown"))
             )
         written = own.get("numbers")
-        numbers = [_provisional(mapping(each)) for each in written] if isinstance(written, list) else []
+        numbers = [_provisional(name, mapping(each)) for each in written] if isinstance(written, list) else []
         note = "scored when all documents are answered" if own.get("is_scored_together") else ""
         return ResultLine(
             path, str(own.get("alias") or name).lstrip(" -"), False, numbers, None, "", _whole(own.get("size")),
@@ -225,16 +225,25 @@ def read_live(path: Path) -> LiveProgress:
     return LiveProgress(read_progress(path))
 
 
-def _provisional(written: JSONObject) -> ResultRow:
+def _provisional(owner: str, written: JSONObject) -> Row:
     ends = written.get("interval")
     low, high = ends if isinstance(ends, list) and len(ends) == 2 else (None, None)
     better = written.get("higher_is_better")
-    key = ScoreKey(str(written.get("metric")), str(written.get("filter")))
-    return ResultRow(
-        key, number(written.get("value")), number(written.get("stderr")), (number(low), number(high)),
-        _whole(written.get("n")), better if isinstance(better, bool) else None, str(written.get("reason") or ""),
+    estimate = Estimate(
+        number(written.get("value")),
+        number(written.get("stderr")),
+        None if low is None and high is None else (number(low), number(high)),
+        _whole(written.get("n")),
+        str(written.get("reason") or ""),
         method=str(written.get("method") or ""),
-    )  # fmt: skip
+    )
+    return Row(
+        owner,
+        str(written.get("metric")),
+        str(written.get("filter")),
+        estimate,
+        higher_is_better=better if isinstance(better, bool) else None,
+    )
 
 
 def _tasks_below(name: str, members: Mapping[str, Sequence[str]]) -> set[str]:
@@ -260,12 +269,11 @@ class RunSummary:
         self, path: Path, name: str = "", *, follow_links: bool = True, problem: str = "", run: Run | None = None
     ) -> None:
         self.path, self.name = path, name or Path(os.path.realpath(path)).name  # of a loop of links, too
-        opened = (run or Run(path, {}, {}), problem) if run or problem else _open(path, follow_links)
+        opened = (run or Run(path, {}, NO_RESULTS), problem) if run or problem else _open(path, follow_links)
         self.run, self.problem = opened
         self.status = UNREADABLE if self.problem else self.run.status
         self.manifest = self.run.manifest
-        self.results: Mapping[str, Any] = {} if self.status == RUNNING else self.run.results
-        self.account: Mapping[str, Any] = mapping(self.results.get("assay"))
+        self.results: Results = NO_RESULTS if self.status == RUNNING else self.run.results
         self.done = self.run.done
         self.live = read_live(path) if self.status == RUNNING else NOT_LIVE
 
@@ -283,9 +291,9 @@ class RunSummary:
     @cached_property
     def lines(self) -> list[ResultLine]:
         """Groups with their members below them, then ungrouped tasks."""
-        if not self.results:
+        if self.results.is_empty:
             return self.live.lines(self.sizes, self.done)
-        lines = [self._line(path) for path in result_paths(self.results)]
+        lines = [self._line(path) for path in self.results.paths]
         listed = {line.name for line in lines}
         return lines + [self._line((task,)) for task in self.run.broken if task not in listed]
 
@@ -294,36 +302,40 @@ class RunSummary:
         return next((each for each in self.lines if each.name == name), None)
 
     def _line(self, path: tuple[str, ...]) -> ResultLine:
-        name, results, own = path[-1], self.results, self.run.summary(path[-1])
-        shots = mapping(results.get("n-shot")).get(name)
-        return ResultLine(
+        name = path[-1]
+        not_run = redacted_text(str(self.run.broken.get(name, "")))
+        entry = self.results.find(name)
+        if entry is None:
+            return ResultLine(path, name, False, (), None, "", audit={}, not_run=not_run)
+        line = ResultLine(
             path,
-            self.run.alias(name).lstrip(" -"),
-            name in self.run.members,
-            list(self.run.rows(name).values()),
-            shots if isinstance(shots, int) else None,
-            str(mapping(results.get("versions")).get(name, "")),
-            own.get("documents", mapping(results["results"].get(name)).get("sample_len")),
-            int(own.get("failed") or 0),
-            bool(own.get("incomplete")),
-            coverage(mapping(mapping(self.account.get("groups")).get(name))),
-            {kind: mapping(counts).get("count", 0) for kind, counts in mapping(own.get("audit")).items()},
-            not_run=redacted_text(str(self.run.broken.get(name, ""))),
-            scorer=_scorer_name(self.run.config(name).get("scorer")),
+            entry.alias.lstrip(" -"),
+            isinstance(entry, GroupEntry),
+            list(entry.rows or ()),
+            entry.num_fewshot,
+            str(entry.version),
+            entry.documents if isinstance(entry, TaskEntry) else (entry.size if entry.rows is not None else None),
+            entry.failed,
+            entry.is_incomplete,
+            not_run=not_run,
         )
+        if isinstance(entry, GroupEntry):
+            return replace(line, coverage=entry.coverage, audit={})
+        audit = {flag: documents.count for flag, documents in entry.audit.items()}
+        return replace(line, audit=audit, scorer=_scorer_name(entry.config.get("scorer")))
 
     @cached_property
     def audit(self) -> dict[str, int]:
         """The number of samples with each audit flag, over all tasks."""
-        audits = [mapping(mapping(counts).get("audit")) for counts in mapping(self.account.get("tasks")).values()]
-        return {kind: sum(mapping(counts.get(kind)).get("count", 0) for counts in audits) for kind in KINDS}
+        audits = [task.audit for task in self.results.tasks.values()]
+        return {flag: sum(audit[flag].count for audit in audits if flag in audit) for flag in KINDS}
 
     @cached_property
     def remarks(self) -> list[str]:
         """The problems of the run, one line each."""
         lost = [f"{task}: its samples are missing" for task in self.run.lost_samples]
         lost += [self.notes.problem] if self.notes.problem else []
-        return lost + (failure_lines(self.account) if self.account.get("tasks") is not None else [])
+        return lost + failure_lines(self.results)
 
     @cached_property
     def notes(self) -> Notes:
@@ -334,9 +346,9 @@ class RunSummary:
     def head(self) -> RunHeadline:
         headline, of = self._headline()
         manifest, results = self.manifest, self.results
-        spent = number(self.run.usage.get("cost")) if results else None
-        took = results.get("total_evaluation_time_seconds")
-        begun = number(manifest.get("created")) or number(results.get("date"))
+        spent = None if results.is_empty else number(self.run.usage.get("cost"))
+        took = results.facts.get("total_evaluation_time_seconds")
+        begun = number(manifest.get("created")) or number(results.facts.get("date"))
         return RunHeadline(
             self.name,
             self.path,
@@ -345,8 +357,8 @@ class RunSummary:
             self.status,
             headline,
             of,
-            sum(mapping(each).get("effective", 0) for each in mapping(results.get("n-samples")).values()),
-            int(self.account.get("failed") or 0) or self.live.failures,
+            sum(task.scored for task in results.tasks.values()),
+            results.failed or self.live.failures,
             spent if spent is not None else self.live.cost,
             float(took) if isinstance(took, str | int | float) else None,
             begun,
@@ -361,12 +373,12 @@ class RunSummary:
     @cached_property
     def settings(self) -> dict[str, str]:
         """The settings, besides model and tasks, that distinguish runs of a model; redacted."""
-        options = {**mapping(self.results.get("config")), **mapping(self.manifest.get("options"))}
+        options = {**self.results.config, **mapping(self.manifest.get("options"))}
         visible = redacted({key: options[key] for key in SETTINGS if options.get(key) not in (None, False, "", [], {})})
         shown = {key: _plain(value) for key, value in visible.items()}
         return {key: text if len(text) <= 60 else f"{text[:60]}…" for key, text in shown.items()}
 
-    def _headline(self) -> tuple[ResultRow | None, str]:
+    def _headline(self) -> tuple[Row | None, str]:
         """The main result of the first line that has one."""
         for line in self.lines:
             if line.main is not None:
@@ -376,7 +388,7 @@ class RunSummary:
     @cached_property
     def model(self) -> str:
         """The model under test, with the argument that identifies it."""
-        config = mapping(self.results.get("config"))
+        config = self.results.config
         noted = mapping(self.manifest.get("model"))
         name = str(config.get("model") or noted.get("name") or "?")
         args = mapping(redacted(config.get("model_args") or noted.get("args") or {}))
@@ -429,7 +441,7 @@ def _open(path: Path, follow_links: bool) -> tuple[Run, str]:
         run = Run.open(path, follow_links=follow_links)
         run.results  # noqa: B018  # read here, where a damaged file is reported
     except RunError as error:
-        return Run(path, {}, {}), "; ".join(_problem_text(path, each) for each in error.problems)
+        return Run(path, {}, NO_RESULTS), "; ".join(_problem_text(path, each) for each in error.problems)
     return run, ""
 
 
@@ -448,8 +460,10 @@ def _scorer_name(written: AnyJSON) -> str:
 def worst_tasks(lines: Sequence[ResultLine], count: int = 5) -> list[ResultLine]:
     """The tasks with the lowest shares, the lowest first; only higher-is-better metrics count."""
     by_name = {line.name: line for line in lines if not line.is_group and line.main is not None}
-    shares = [line for line in by_name.values() if line.main and line.main.is_share and line.main.higher_is_better]
-    return sorted(shares, key=lambda line: (line.main.value or 0.0) if line.main else 0.0)[:count]
+    mains = {name: line.main for name, line in by_name.items() if line.main is not None}
+    shares = [name for name, row in mains.items() if row.estimate.is_share and row.higher_is_better]
+    lowest = sorted(shares, key=lambda name: mains[name].estimate.value or 0.0)
+    return [by_name[name] for name in lowest[:count]]
 
 
 def step_of(reading: RunSummary) -> int | None:

@@ -17,7 +17,8 @@ from assay.number_text import format_count, format_share
 from assay.report.reading import ResultLine, RunSummary
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine
 from assay.report.table import is_logarithmic
-from assay.runs.run import ResultRow, Run
+from assay.results import Row
+from assay.runs.run import Run
 
 Spread = Literal["stderr", "interval", "none"]
 """The uncertainty that is written beside a number."""
@@ -136,24 +137,25 @@ def _measures(runs: Mapping[str, Run], options: RunsTableOptions) -> list[_Measu
     return measures
 
 
-def _chosen_rows(line: ResultLine, metrics: Sequence[str]) -> list[ResultRow]:
+def _chosen_rows(line: ResultLine, metrics: Sequence[str]) -> list[Row]:
     if not metrics:
         return [line.main] if line.main is not None else []
     return [row for row in line.numbers if spellings(row.key) & set(metrics)]
 
 
-def _measure(line: ResultLine, row: ResultRow) -> _Measure:
+def _measure(line: ResultLine, row: Row) -> _Measure:
     return _Measure(NumberKey(line.name, row.key), line.alias, line.is_group, row.higher_is_better)
 
 
-def _cell(row: ResultRow | None, label: str, best: Best, options: RunsTableOptions) -> Cell:
-    if row is None or row.value is None:
+def _cell(row: Row | None, label: str, best: Best, options: RunsTableOptions) -> Cell:
+    if row is None or row.estimate.value is None:
         return NumberCell(None)
+    estimate = row.estimate
     return NumberCell(
-        row.value,
-        stderr=row.stderr if options.spread == "stderr" else None,
-        interval=row.interval if options.spread == "interval" and row.interval != (None, None) else None,
-        is_logarithmic=is_logarithmic(row.method),
+        estimate.value,
+        stderr=estimate.stderr if options.spread == "stderr" else None,
+        interval=estimate.interval if options.spread == "interval" else None,
+        is_logarithmic=is_logarithmic(estimate.method),
         digits=options.digits,
         mark=INCOMPLETE if row.is_incomplete else "",
         style="bold" if label in best.best else "",
@@ -205,14 +207,18 @@ def _notes(
             notes.append(f"{title}: {some(listed)}.")
     if any(row.is_incomplete for row in rows.values()):
         notes.append(f"{INCOMPLETE} Documents are missing in this number: it is not compared.")
-    if any(row is None or row.value is None for row in (rows.get((label, m)) for label in runs for m in measures)):
+    if any(
+        row is None or row.estimate.value is None for row in (rows.get((label, m)) for label in runs for m in measures)
+    ):
         notes.append("– No such number.")
     return notes
 
 
-def _counts_note(rows: Mapping[tuple[str, _Measure], ResultRow], measures: Sequence[_Measure]) -> str:
+def _counts_note(rows: Mapping[tuple[str, _Measure], Row], measures: Sequence[_Measure]) -> str:
     """The number of documents: the most frequent one, then the tasks that have another."""
-    counts = {measure: _range({row.n for (_, own), row in rows.items() if own == measure}) for measure in measures}
+    counts = {
+        measure: _range({row.estimate.n for (_, own), row in rows.items() if own == measure}) for measure in measures
+    }
     [(usual, _)] = Counter(counts.values()).most_common(1)
     others = [f"{measure.alias} {count}" for measure, count in counts.items() if count != usual]
     return f"n = {usual} ({', '.join(others)})." if others else f"n = {usual}."

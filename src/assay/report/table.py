@@ -1,12 +1,11 @@
-"""Tables of results in lm-eval's layout, with n and failures beside each value; checkpoints side by side; safe texts
-for cells.
-"""
+"""Tables of results, with n and failures beside each value; checkpoints side by side; safe texts for cells."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 from assay.config.option import NOTHING
-from assay.config.row_names import row_key, row_name, rows_of, shown_filter, stderr_name
+from assay.config.row_names import shown_filter
 from assay.number_text import (
     NO_VALUE,
     format_decimal,
@@ -17,24 +16,33 @@ from assay.number_text import (
 )
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.report.terminal import TOGETHER, TableView
-from assay.runs.results import ResultsJSON, coverage, failure_lines, result_paths
+from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
+from assay.runs.results import failure_lines
+from assay.runs.results_json import encode
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 
 SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
-CheckpointRow = tuple[str, str, ScoreKey, str]
-"""Name of a task, its alias, its metric with the filter, and the arrow of its direction."""
 MOST_COLUMNS = 4
 """Checkpoints that are columns of their table."""
 
 
-def results_table(results: ResultsJSON, *, groups: bool = False, depth: int | None = None) -> str:
+class CheckpointRow(NamedTuple):
+    """A row of the table of checkpoints: its task or group, the texts of its first cells, and the arrow of its direction."""
+
+    name: str
+    key: ScoreKey
+    label: tuple[str, str, str]
+    arrow: str
+
+
+def results_table(results: Results, *, groups: bool = False, depth: int | None = None) -> str:
     """The results as a markdown table: groups with their members below them, then the other tasks; or groups alone.
 
     Below `depth`, one line gives the number of members.
     """
-    rows = list(_rows(results, groups=groups, depth=depth))
+    rows = _group_lines(results, depth) if groups else [row for _, row in _named_lines(results, depth)]
     title = ("Groups", *HEADER[1:]) if groups else HEADER
     return markdown_table(title, rows) if rows else ""
 
@@ -43,16 +51,15 @@ DROP = ("Version", "n-shot", "Stderr", "Filter")
 """Columns that a narrow terminal does without; a Filter only where every line has the same."""
 
 
-def results_view(results: ResultsJSON, depth: int | None = None) -> TableView:
+def results_view(results: Results, depth: int | None = None) -> TableView:
     """The results as one table for a terminal: groups with their members below them, each once; groups are bold."""
     header = ("Tasks", "Version", "Filter", "n-shot", "Metric", "Value", "Stderr", "95 %", "n", "failed")
     rows: list[tuple[str, ...]] = []
     styles: dict[tuple[int, str | None], str] = {}
-    groups = results.get("groups", {})
-    for name, row in _named_rows(results, {**results["results"], **groups}, depth):
+    for name, row in _named_lines(results, depth):
         alias, version, chosen, shots, metric, arrow, value, sign, stderr, interval, count, failed = row
         error = f"{sign} {stderr}".strip() if stderr not in ("", "N/A", NO_VALUE) else ""
-        if name in groups or name in results.get("group_subtasks", {}):
+        if name in results.groups:
             styles[len(rows), None] = "bold"
         if failed.strip("0"):
             styles[len(rows), "failed"] = "red" if failed.endswith("*") else "yellow"
@@ -74,34 +81,44 @@ def results_view(results: ResultsJSON, depth: int | None = None) -> TableView:
     return TableView(header, rows, DROP if len(filters - {"", "none"}) <= 0 else DROP[:-1], styles)
 
 
-def _named_rows(results: ResultsJSON, rows: JSONObject, depth: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The rows of the table of all lines, each with the name of its task or group."""
-    members = results.get("group_subtasks", {})
-    for path in result_paths(results):
-        name, level = path[-1], len(path) - 1
-        if name in rows and (depth is None or level <= depth):
-            yield from ((name, row) for row in _task_rows(path, rows[name], results))
-            if level == depth and members.get(name):
-                yield "", _members_row(level, len(members[name]))
+def _named_lines(results: Results, depth: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The lines of the table of all tasks and groups, each with the name of its task or group."""
+    for path in results.paths:
+        entry, level = results.find(path[-1]), len(path) - 1
+        if entry is not None and (depth is None or level <= depth):
+            yield from ((entry.name, line) for line in _entry_lines(path, entry))
+            if level == depth and isinstance(entry, GroupEntry) and entry.members:
+                yield "", _members_row(level, len(entry.members))
+
+
+def _group_lines(results: Results, depth: int | None) -> list[tuple[str, ...]]:
+    """The lines of groups with numbers, and of those that contain them, so that every number is listed under its group."""
+    with_rows = {group.name for group in results.groups.values() if group.rows is not None}
+    above = {name for path in results.paths if path[-1] in with_rows for name in path}
+    return [
+        line
+        for path in results.paths
+        if path[-1] in above and (depth is None or len(path) - 1 <= depth)
+        for line in _entry_lines(path, results.entry(path[-1]))
+    ]
 
 
 def _members_row(level: int, count: int) -> tuple[str, ...]:
     return (" " * (level + 1) + f"… {count} members", *[""] * (len(HEADER) - 1))
 
 
-def table_heading(results: ResultsJSON) -> str:
+def table_heading(results: Results) -> str:
     """The line above the tables: the model and its settings."""
-    config = results.get("config", {})
+    config = results.config
     arguments = ",".join(f"{key}={value}" for key, value in (config.get("model_args") or {}).items())
     parts = [f"{config.get('model')} ({arguments})" if arguments else str(config.get("model"))]
     parts += [f"{key}: {_setting(config[key])}" for key in SETTINGS if config.get(key) not in (None, False)]
     return ", ".join(parts)
 
 
-def table_footing(results: ResultsJSON, *, with_broken: bool = True) -> list[str]:
+def table_footing(results: Results, *, with_broken: bool = True) -> list[str]:
     """The lines below the tables: usage, failures, and, unless it was said before, tasks that could not run."""
-    own = results.get("assay", {})
-    return [*_usage_lines(own.get("account", {})), *failure_lines(own, with_broken=with_broken)]
+    return [*_usage_lines(results.usage), *failure_lines(results, with_broken=with_broken)]
 
 
 def _usage_lines(account: JSONObject) -> list[str]:
@@ -151,27 +168,9 @@ def _local_usage(name: str, spent: JSONObject) -> str:
     return f"{parts[0]}; {', '.join(parts[1:])}"
 
 
-def _rows(results: ResultsJSON, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
-    if not groups:
-        yield from (row for _, row in _named_rows(results, results["results"], depth))
-        return
-    rows = _group_rows(results)
-    for path in result_paths(results):
-        if path[-1] in rows and (depth is None or len(path) - 1 <= depth):
-            yield from _task_rows(path, rows[path[-1]], results)
-
-
-def _group_rows(results: ResultsJSON) -> JSONDict:
-    """The groups with numbers, and the groups that contain them, so that every number is listed under its group."""
-    rows = dict(results.get("groups", {}))
-    above = {name for path in result_paths(results) if path[-1] in rows for name in path}
-    return {**{name: results["results"].get(name, {}) for name in above}, **rows}
-
-
-def _label(path: Sequence[str], row: ResultsJSON) -> str:
+def _label(path: Sequence[str], shown: str) -> str:
     """The name in a table; below a group without the part of it that the group's lines show already."""
     name, depth = path[-1], len(path) - 1
-    shown = str(row.get("alias", name))
     if shown == name:
         shown = next(
             (name.removeprefix(f"{each}::") for each in reversed(path[:-1]) if name.startswith(f"{each}::")), name
@@ -179,70 +178,75 @@ def _label(path: Sequence[str], row: ResultsJSON) -> str:
     return " " * depth + ("- " if depth else "") + shown
 
 
-def _failed(own: ResultsJSON, row: ResultsJSON) -> str:
-    """The number of failed documents of a row, with `*` where it is incomplete; else of its task or group."""
-    counted = row if "failed" in row else own
-    return f"{counted['failed']}*" if counted.get("incomplete") else str(counted["failed"])
+def _failed(counted: Row | Entry) -> str:
+    """The number of failed documents, with `*` where too many failed; empty for a complete group."""
+    return f"{counted.failed}{'*' if counted.is_incomplete else ''}"
 
 
-def _task_rows(path: Sequence[str], row: ResultsJSON, results: ResultsJSON) -> Iterator[tuple[str, ...]]:
-    name, alias = path[-1], _label(path, row)
-    version = str(results.get("versions", {}).get(name, "N/A"))
-    shots = str(results.get("n-shot", {}).get(name, ""))
-    account = results.get("assay", {})
-    of_group: Mapping[str, Any] = account.get("groups", {}).get(name, {})
-    own = account.get("tasks", {}).get(name) or (of_group if of_group.get("incomplete") else None)
-    failed = _failed(own, own) if own else ""
-    known = {**account.get("tasks", {}), **account.get("groups", {})}.get(name, {}).get("rows", {})
-    lost = [
-        row_key(each) for each, about in known.items() if each not in row and about.get("failed")
-    ]  # all failed there
-    metrics, covered = [*metrics_of(row), *lost], coverage(of_group)
-    if not metrics:
-        answered = own["documents"] - own.get("failed", 0) if own and "documents" in own else ""
-        yield (alias, version, "", shots, "", "", "", "", "", "", covered or str(answered), failed)
-    for key in metrics:
-        better = results.get("higher_is_better", {}).get(name, {}).get(key.metric)
-        arrow = {True: "↑", False: "↓"}.get(better, "")
-        stderr, written = row.get(stderr_name(key), "N/A"), row_name(key)
-        about = known.get(written, {})
-        counts = row.get("sample_count", {})
-        count = counts.get(written, "") if counts else about.get("n", row.get("sample_len", ""))
+def _entry_lines(path: Sequence[str], entry: Entry) -> Iterator[tuple[str, ...]]:
+    """A line for each row of a task or group; one for a group or task without rows."""
+    alias, version = _label(path, entry.alias), str(entry.version)
+    shots = "" if entry.num_fewshot is None else str(entry.num_fewshot)
+    is_group = isinstance(entry, GroupEntry)
+    coverage = entry.coverage if isinstance(entry, GroupEntry) else ""
+    has_failures = isinstance(entry, TaskEntry) or entry.is_incomplete
+    rows = table_rows(entry)
+    is_counted = not is_group or not any(row.estimate.n for row in rows)
+    if not rows:
+        answered = str(entry.documents - entry.failed) if isinstance(entry, TaskEntry) else ""
+        failed = _failed(entry) if has_failures else ""
+        yield (alias, version, "", shots, "", "", "", "", "", "", coverage or answered, failed)
+    for row in rows:
+        number = row.estimate
+        count = str(number.n) if number.n or is_counted else ""
         yield (
             alias,
             version,
-            shown_filter(key.filter, is_group=name in results.get("groups", {})),
+            shown_filter(row.filter, is_group=is_group),
             shots,
-            key.metric,
-            arrow,
-            format_value(row.get(written)),
-            *_spread_cells(row.get(written), stderr, about.get("method")),
-            _interval_cell(about.get("interval"), about.get("method")),
-            f"{count} in {covered}" if covered else str(count),
-            _failed(own, about) if own else "",
+            row.metric,
+            direction_arrow(row.higher_is_better),
+            shown_value(number),
+            *_spread_cells(number),
+            _interval_cell(number),
+            f"{count} in {coverage}" if coverage else count,
+            _failed(row) if has_failures else "",
         )
         alias = version = ""
 
 
-def metrics_of(row: ResultsJSON) -> list[ScoreKey]:
-    """The metrics and filters of a task or group that have values, in table order."""
-    return sorted(key for key, _ in rows_of(row))
+def table_rows(entry: Entry) -> list[Row]:
+    """The rows in the order of the table: by metric and filter, then those in which every document failed."""
+    rows = entry.rows or ()
+    return [*sorted((row for row in rows if not row.is_lost), key=lambda row: row.key), *(r for r in rows if r.is_lost)]
+
+
+def direction_arrow(higher_is_better: bool | None) -> str:
+    return "" if higher_is_better is None else "↑" if higher_is_better else "↓"
+
+
+def shown_value(number: Estimate) -> str:
+    """The value of a number, or its named values."""
+    return format_value(number.value if number.named_values is None else number.named_values)
 
 
 def _setting(value: AnyJSON) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _interval_cell(ends: Sequence[float | None] | None, method: str | None) -> str:
-    if ends is None:
+def _interval_cell(number: Estimate) -> str:
+    if number.interval is None:
         return ""
-    return " … ".join(format_end(end, is_logarithmic=is_logarithmic(method or "")) for end in ends)
+    scale = is_logarithmic(number.method)
+    return " … ".join(format_end(end, is_logarithmic=scale) for end in number.interval)
 
 
-def _spread_cells(value: AnyJSON, stderr: AnyJSON, method: str | None) -> tuple[str, str]:
+def _spread_cells(number: Estimate) -> tuple[str, str]:
     """The standard error; of a power of e, such as a perplexity, the factor that it is on that scale."""
-    factor = error_factor(value, stderr, method or "")
-    return ("±", format_value(stderr)) if factor is None else ("×/÷", format_end(factor, is_logarithmic=True))
+    factor = error_factor(number.value, number.stderr, number.method)
+    if factor is None:
+        return ("±", "N/A" if number.stderr is None else format_value(number.stderr))
+    return ("×/÷", format_end(factor, is_logarithmic=True))
 
 
 LOG = "student-log"
@@ -292,37 +296,40 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def checkpoints_table(
-    checkpoints: Mapping[str, ResultsJSON | None],
+    checkpoints: Mapping[str, Results | None],
     draw: Callable[[Sequence[str], Sequence[Sequence[str]]], str] = markdown_table,
 ) -> str:
     """One row per metric of every task and group, one column per checkpoint; a dash where there is no value. Where there are
     more checkpoints than fit and than metrics, one row per checkpoint."""
     rows = _checkpoint_rows(checkpoints)
     if len(checkpoints) > max(MOST_COLUMNS, len(rows)):
-        header = ("Model", *(" ".join(filter(None, (*_row_label(row, checkpoints), row[3]))) for row in rows))
+        header = ("Model", *(" ".join(filter(None, (*row.label, row.arrow))) for row in rows))
         return draw(
             header,
             [
                 (
                     name if results is not None else f"{name} (failed)",
-                    *(_checkpoint_cell(results, row[0], row[2]) for row in rows),
+                    *(_checkpoint_cell(results, row) for row in rows),
                 )
                 for name, results in checkpoints.items()
             ],
         )
     header = ("Tasks", "Filter", "Metric", "", *checkpoints)
-    return draw(header, [_checkpoint_row(row, checkpoints) for row in rows])
+    return draw(
+        header,
+        [(*row.label, row.arrow, *(_checkpoint_cell(each, row) for each in checkpoints.values())) for row in rows],
+    )
 
 
-def headline(results: ResultsJSON, most: int = 3) -> str:
+def headline(results: Results, most: int = 3) -> str:
     """The first number of each task or group that is in no other: `acc 0.8750 ± 0.0482 (facts)`."""
-    rows = {row[0]: row for row in reversed(_checkpoint_rows({"": results}))}
-    names = [path[0] for path in result_paths(results) if len(path) == 1 and path[0] in rows]
-    parts = [f"{rows[name][2].metric} {_checkpoint_cell(results, name, rows[name][2])} ({name})" for name in names]
+    rows = {row.name: row for row in reversed(_checkpoint_rows({"": results}))}
+    chosen = [rows[path[0]] for path in results.paths if len(path) == 1 and path[0] in rows]
+    parts = [f"{row.key.metric} {_checkpoint_cell(results, row)} ({row.name})" for row in chosen]
     return ", ".join(parts[:most]) + (f" and {len(parts) - most} more" if len(parts) > most else "")
 
 
-def checkpoints_json(checkpoints: Mapping[str, ResultsJSON | None], reasons: Mapping[str, str] = NOTHING) -> JSONDict:
+def checkpoints_json(checkpoints: Mapping[str, Results | None], reasons: Mapping[str, str] = NOTHING) -> JSONDict:
     """By checkpoint its status and results, as JSON; of one that could not be evaluated the reason."""
     return {
         "checkpoints": [
@@ -330,52 +337,42 @@ def checkpoints_json(checkpoints: Mapping[str, ResultsJSON | None], reasons: Map
             if results is None
             else {
                 "name": name,
-                "status": results["assay"]["status"],
-                "pretrained": (results.get("config", {}).get("model_args") or {}).get("pretrained"),
-                "results": results["results"],
-                **({"groups": results["groups"]} if results.get("groups") else {}),
+                "status": results.status,
+                "pretrained": (results.config.get("model_args") or {}).get("pretrained"),
+                **_entries(results),
             }
             for name, results in checkpoints.items()
         ]
     }
 
 
-def _checkpoint_rows(checkpoints: Mapping[str, ResultsJSON | None]) -> list[CheckpointRow]:
+def _entries(results: Results) -> JSONDict:
+    """The tasks and groups as results.json has them, without their settings."""
+    tasks = {name: replace(task, config={}) for name, task in results.tasks.items()}
+    content = encode(replace(results, tasks=tasks))
+    return {key: content[key] for key in ("tasks", "groups")}
+
+
+def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[CheckpointRow]:
+    """Every row with a value in one of the checkpoints."""
+    known = [results for results in checkpoints.values() if results is not None]
+    with_rows = {group.name for results in known for group in results.groups.values() if group.rows is not None}
     rows: dict[tuple[str, ScoreKey], CheckpointRow] = {}
-    for results in checkpoints.values():
-        if results is None:
-            continue
-        for path in result_paths(results):
-            name, row = path[-1], results["results"].get(path[-1], {})
-            alias = _label(path, row)
-            for key in metrics_of(row):
-                better: bool | None = results["higher_is_better"].get(name, {}).get(key.metric)
-                arrow = "" if better is None else "↑" if better else "↓"
-                rows.setdefault((name, key), (name, alias, key, arrow))
+    for results in known:
+        for path in results.paths:
+            entry = results.find(path[-1])
+            for row in table_rows(entry) if entry is not None else ():
+                filter_name = shown_filter(row.filter, is_group=row.owner in with_rows)
+                label = (_label(path, entry.alias if entry is not None else path[-1]), filter_name, row.metric)
+                arrow = direction_arrow(row.higher_is_better)
+                if not row.is_lost:
+                    rows.setdefault((row.owner, row.key), CheckpointRow(row.owner, row.key, label, arrow))
     return list(rows.values())
 
 
-def _checkpoint_row(row: CheckpointRow, checkpoints: Mapping[str, ResultsJSON | None]) -> tuple[str, ...]:
-    name, _, key, arrow = row
-    cells = [_checkpoint_cell(results, name, key) for results in checkpoints.values()]
-    return *_row_label(row, checkpoints), arrow, *cells
-
-
-def _row_label(row: CheckpointRow, checkpoints: Mapping[str, ResultsJSON | None]) -> tuple[str, str, str]:
-    name, alias, key, _ = row
-    is_group = any(name in (each or {}).get("groups", {}) for each in checkpoints.values())
-    return alias, shown_filter(key.filter, is_group=is_group), key.metric
-
-
-def _checkpoint_cell(results: ResultsJSON | None, name: str, key: ScoreKey) -> str:
-    row = results["results"].get(name, {}) if results is not None else {}
-    value = row.get(row_name(key))
-    if value is None:
+def _checkpoint_cell(results: Results | None, wanted: CheckpointRow) -> str:
+    row = results.row(wanted.name, wanted.key) if results is not None else None
+    if results is None or row is None or row.is_lost or (row.estimate.value is None and not row.estimate.named_values):
         return NO_VALUE
-    stderr = row.get(stderr_name(key))
-    account = results.get("assay", {}) if results is not None else {}
-    known = {**account.get("tasks", {}), **account.get("groups", {})}
-    method = known.get(name, {}).get("rows", {}).get(row_name(key), {}).get("method")
-    has_error = isinstance(stderr, int | float) and stderr == stderr
-    spread = f" {' '.join(_spread_cells(value, stderr, method))}" if has_error else ""
-    return format_value(value) + spread + ("*" if known.get(name, {}).get("incomplete") else "")
+    spread = f" {' '.join(_spread_cells(row.estimate))}" if row.estimate.stderr is not None else ""
+    return shown_value(row.estimate) + spread + ("*" if results.entry(wanted.name).is_incomplete else "")

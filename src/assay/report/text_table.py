@@ -12,9 +12,10 @@ from assay.comparison.comparison import ComparedRow, Comparison
 from assay.config.row_names import shown_filter
 from assay.number_text import format_decimal, format_interval, format_p, format_signed
 from assay.report.reading import ResultLine, RunSummary
-from assay.report.table import format_value, is_logarithmic, markdown_table
+from assay.report.table import is_logarithmic, markdown_table, shown_value
 from assay.report.terminal import TableView, fitted_table, wrap
-from assay.runs.run import RUNNING, ResultRow, Run
+from assay.results import Row
+from assay.runs.run import RUNNING, Run
 from assay.safe_text import shorten, visible
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def table_of_run(run: Run) -> TextTable:
     """The results of a run: groups with their members below them, then the other tasks."""
     reading = RunSummary(run.path, run=run)
     title = f"{reading.name}: {reading.model}, {reading.status}"
-    if reading.status == RUNNING or not reading.results:
+    if reading.status == RUNNING or reading.results.is_empty:
         rows = [TableRow((line.alias, f"{line.done or 0:,}", f"{line.documents or 0:,}")) for line in reading.lines]
         return _shortened(title, ("Task", "answered", "documents"), rows, [reading.problem] if reading.problem else [])
     header = ("Task", "Metric", "Value", "95 %", "n", "failed")
@@ -118,7 +119,8 @@ def _result_rows(line: ResultLine) -> Iterator[TableRow]:
     if not line.numbers:
         yield TableRow((name, "", "", "", line.coverage, line.failures), line.is_group)
     for number in line.numbers:
-        ends = format_interval(number.low, number.high, is_logarithmic=is_logarithmic(number.method))
+        estimate = number.estimate
+        ends = format_interval(estimate.low, estimate.high, is_logarithmic=is_logarithmic(estimate.method))
         yield TableRow(
             (name, _metric(number, line.is_group), _value(number), ends, line.count(number),
              line.failures_in(number)),
@@ -127,11 +129,11 @@ def _result_rows(line: ResultLine) -> Iterator[TableRow]:
         name = ""
 
 
-def _value(number: ResultRow) -> str:
-    return shorten(format_value(number.named_values if number.named_values is not None else number.value), MAX_NOTE)
+def _value(number: Row) -> str:
+    return shorten(shown_value(number.estimate), MAX_NOTE)
 
 
-def _metric(row: ResultRow | ComparedRow, is_group: bool) -> str:
+def _metric(row: Row | ComparedRow, is_group: bool) -> str:
     arrow = "" if row.higher_is_better is None else " ↑" if row.higher_is_better else " ↓"
     shown = shown_filter(row.filter, is_group=is_group)
     return f"{row.metric}{'' if shown == 'none' else f' ({shown})'}{arrow}"

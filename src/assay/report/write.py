@@ -28,8 +28,8 @@ from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.reading import ResultLine
 from assay.report.table import format_value, is_logarithmic
+from assay.results import Row
 from assay.runs.files import new_file
-from assay.runs.run import ResultRow
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, visible
 from assay.version import __version__
@@ -105,11 +105,12 @@ def _template() -> Template:
     return environment.from_string(files("assay.report").joinpath("page.html.jinja").read_text("utf-8"))
 
 
-def share_bar(number: ResultRow) -> Markup:
+def share_bar(number: Row) -> Markup:
     """The bar of a share; other numbers have no common scale."""
-    if number.value is None or not number.is_share:
+    estimate = number.estimate
+    if estimate.value is None or not estimate.is_share:
         return Markup("")
-    return _svg(draw_bar(number.metric, Point(0, number.value, number.low, number.high)))
+    return _svg(draw_bar(number.metric, Point(0, estimate.value, estimate.low, estimate.high)))
 
 
 def slices_plot(task_slices: Slices) -> Markup:
@@ -236,11 +237,11 @@ def as_csv(report: RunsReport) -> str:
                 line.name,
             )
             numbers = (
-                number.value,
-                number.stderr,
-                number.low,
-                number.high,
-                number.n,
+                number.estimate.value,
+                number.estimate.stderr,
+                number.estimate.low,
+                number.estimate.high,
+                number.estimate.n,
                 "" if line.is_group else _failed_count(line, number),
             )
             texts = [spreadsheet_text(text) for text in (*about, number.metric, number.filter)]
@@ -249,7 +250,7 @@ def as_csv(report: RunsReport) -> str:
     return out.getvalue()
 
 
-def _failed_count(line: ResultLine, number: ResultRow) -> int:
+def _failed_count(line: ResultLine, number: Row) -> int:
     return line.failed if number.failed is None else number.failed
 
 
@@ -259,7 +260,7 @@ def _difference(row: ComparedRow | None) -> tuple[float | None, ...]:
     return (row.difference, *(row.interval or (None, None)), row.p)
 
 
-def _line_numbers(lines: Sequence[ResultLine]) -> Iterator[tuple[ResultLine, ResultRow]]:
+def _line_numbers(lines: Sequence[ResultLine]) -> Iterator[tuple[ResultLine, Row]]:
     return ((line, number) for line in lines for number in line.numbers)
 
 
@@ -362,8 +363,12 @@ def _rows(lines: Sequence[ResultLine]) -> Iterator[tuple[str, ...]]:
             yield (
                 name,
                 metric + arrow,
-                format_decimal(number.value),
-                format_interval(number.low, number.high, is_logarithmic=is_logarithmic(number.method)),
+                format_decimal(number.estimate.value),
+                format_interval(
+                    number.estimate.low,
+                    number.estimate.high,
+                    is_logarithmic=is_logarithmic(number.estimate.method),
+                ),
                 line.count(number),
                 line.failures_in(number),
             )
@@ -438,17 +443,26 @@ def _run_json(part: RunPart) -> JSONObject:
     }  # fmt: skip
 
 
-NUMBER_FIELDS = (
-    "metric", "filter", "value", "stderr", "low", "high", "n", "higher_is_better", "reason", "bounds",
-)  # fmt: skip
-
-
 def _line_json(line: ResultLine) -> JSONDict:
-    # JSON reports call `named_values` "several": a name in files stays.
-    numbers = [
-        {**{name: getattr(each, name) for name in NUMBER_FIELDS}, "several": each.named_values} for each in line.numbers
-    ]
+    numbers = [_number_json(row) for row in line.numbers]
     return {**asdict(replace(line, numbers=())), "name": line.name, "numbers": numbers}
+
+
+def _number_json(row: Row) -> JSONDict:
+    number = row.estimate
+    return {
+        "metric": row.metric,
+        "filter": row.filter,
+        "value": number.value,
+        "stderr": number.stderr,
+        "low": number.low,
+        "high": number.high,
+        "n": number.n,
+        "higher_is_better": row.higher_is_better,
+        "reason": number.reason,
+        "bounds": row.failure_bounds,
+        "several": number.named_values,  # a name in files stays
+    }
 
 
 FILE_TYPES: Mapping[str, Callable[[RunsReport], str]] = {

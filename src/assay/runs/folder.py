@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.records import AnyJSON, JSONDict, JSONObject
+from assay.results import NO_RESULTS, Results
 from assay.runs import journal, lease
 from assay.runs.files import (
     CHECKSUM,
@@ -39,11 +40,13 @@ from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import Journal, JournalError, read_header
 from assay.runs.lease import NAME as LOCK
 from assay.runs.lease import Lease
+from assay.runs.results_json import decode, encode
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import SampleWriter, file_name, written_checksum
-from assay.runs.validation import FORMAT, other_format, wrong_manifest, wrong_results
+from assay.runs.validation import FORMAT, other_format, wrong_manifest
 from assay.similar import nearest
 
+T = TypeVar("T")
 JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
 SCORED = "scored"
 WAS_CUT_OFF = "was_cut_off"
@@ -123,14 +126,14 @@ class RunFolder:
                 what,
             )
 
-    def finish(self, results: JSONObject, status: str, requests: Mapping[str, int]) -> None:
+    def finish(self, results: Results, requests: Mapping[str, int]) -> None:
         """Put samples, results and manifest in place."""
         self._warn_of_loss()
         for keeper in self.keepers:
             keeper.place()
         if not self._is_lost:
             self.journal.compress()
-        ended = {"status": status, "requests": requests, "finished": time.time()}
+        ended = {"status": results.status, "requests": requests, "finished": time.time()}
         write_results(self.path, results, {**self.manifest, **ended})
 
     def __enter__(self) -> "RunFolder":
@@ -384,7 +387,7 @@ def _known(path: Path, force: bool) -> JSONDict | None:
     """The manifest that a folder has already. One that is lost or damaged is taken from the header of the journal; without
     that, a damaged one is as good as another run's where that is moved aside."""
     try:
-        manifest = read_file(path / MANIFEST)
+        manifest = read_manifest(path)
     except OtherFormat:
         if not force:
             raise
@@ -411,31 +414,50 @@ def manifest_from_journal(path: Path) -> JSONDict:
     return dict(manifest)
 
 
-def read_file(path: Path, checksum: str = "") -> JSONDict:
-    """Read and check manifest.json or results.json; empty where the file does not exist. A damaged one, or one with another
-    checksum than the manifest has for it, is a RunError. For `Run.open` and for writers only: readers open a Run."""
+def read_manifest(folder: Path) -> JSONDict:
+    """Read and check the manifest of a run; empty where there is none. A damaged one is a RunError. For `Run.open` and for
+    writers only: readers open a Run."""
+
+    def check(content: JSONDict) -> JSONDict:
+        what = wrong_manifest(content)
+        if what:
+            raise ValueError(what)
+        return content
+
+    fix = "restore a copy of it, or choose another folder for a new run"
+    return _read_checked(folder / MANIFEST, check, "", fix) or {}
+
+
+def read_results(folder: Path, checksum: str = "") -> Results:
+    """Read and check the results of a run; empty where there are none. Damaged ones, or those with another checksum than the
+    manifest has for them, are a RunError."""
+    fix = "repeat the command of the run: it sends no request twice, and rewrites its results"
+    return _read_checked(folder / RESULTS, decode, checksum, fix) or NO_RESULTS
+
+
+def _read_checked(path: Path, decode: Callable[[JSONDict], T], checksum: str, fix: str) -> T | None:
+    """Read a file, and make of its content what `decode` does; a ValueError says what is wrong. None where there is no file."""
     try:
         data = read_bytes(path)
         content = orjson.loads(data)
         if what := other_format(content):
             raise OtherFormat([Problem(Place(str(path)), what, "use the version of assay that wrote it")])
-        what = wrong_manifest(content) if path.name == MANIFEST else wrong_results(content)
         known = verify_json(data)
-        if known and checksum and known != checksum:
-            what = what or f"{MANIFEST} has another checksum for it, so one of them is of another run"
+        if isinstance(content, dict):
+            content.pop(CHECKSUM, None)
+        decoded = decode(content)
+        if not (known and checksum and known != checksum):
+            return decoded
+        what = f"{MANIFEST} has another checksum for it, so one of them is of another run"
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return None
     except OSError as error:
         what = error.strerror or str(error)
     except orjson.JSONDecodeError as error:
         what = f"it is not JSON ({error})"
     except ValueError as error:
         what = str(error)
-    if what:
-        fix = "repeat the command of the run: it sends no request twice, and rewrites its results"
-        fix = "restore a copy of it, or choose another folder for a new run" if path.name == MANIFEST else fix
-        raise RunError([Problem(Place(str(path)), f"the file is damaged: {what}", fix)])
-    return {key: value for key, value in content.items() if key != CHECKSUM}
+    raise RunError([Problem(Place(str(path)), f"the file is damaged: {what}", fix)])
 
 
 def write_json(path: Path, value: JSONObject) -> None:
@@ -453,9 +475,9 @@ def write_manifest(folder: Path, manifest: JSONObject) -> None:
     write_checked(folder / MANIFEST, manifest)
 
 
-def write_results(folder: Path, results: JSONObject, manifest: JSONObject) -> None:
+def write_results(folder: Path, results: Results, manifest: JSONObject) -> None:
     """Write the results of a run, and then its manifest, with the checksums of the results and of all samples."""
-    data = with_checksum(_indented(results))
+    data = with_checksum(_indented(encode(results)))
     _write(folder / RESULTS, data)
     files = sorted(path for path in (folder / SAMPLES).glob("*.parquet") if path.is_file())
     samples = {f"{SAMPLES}/{path.name}": written_checksum(path)[1] for path in files}

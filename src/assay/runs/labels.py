@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import orjson
 
-from assay.config.row_names import row_key, row_name, stderr_name
+from assay.config.row_names import row_key
 from assay.errors import Place, Problem
-from assay.records import JSONDict, JSONObject, ScoreKey
+from assay.records import ScoreKey
+from assay.results import Results, Row
 from assay.runs.files import read_bytes
 from assay.runs.folder import RunError
 from assay.runs.journal import is_intact, sealed
@@ -86,8 +87,8 @@ class TaskLabels:
 class Corrections(NamedTuple):
     """Rows that labels correct, by task and by group; and sentences about the labels of each task."""
 
-    tasks: Mapping[str, Mapping[str, JSONObject]]
-    groups: Mapping[str, Mapping[str, JSONObject]]
+    tasks: Mapping[str, Sequence[Row]]
+    groups: Mapping[str, Sequence[Row]]
     remarks: Mapping[str, Sequence[str]]
 
 
@@ -251,38 +252,24 @@ def _without(labels: TaskLabels, documents: set[int]) -> TaskLabels:
 # ---- rows
 
 
-def with_corrected_rows(results: JSONObject, corrections: Corrections) -> JSONDict:
+def with_corrected_rows(results: Results, corrections: Corrections) -> Results:
     """Results with a corrected row beside each of a judge, and remarks about labels."""
-    whole = {
-        **results,
-        "results": dict(results.get("results", {})),
-        "higher_is_better": dict(results.get("higher_is_better", {})),
-    }
-    account = whole["assay"] = dict(results.get("assay", {}))
-    for section, rows_by_name in (("tasks", corrections.tasks), ("groups", corrections.groups)):
-        account[section] = dict(account.get(section, {}))
-        for name, rows in rows_by_name.items():
-            if name in whole["results"] and name in account[section]:
-                _add(whole, section, name, rows)
-    for task, remarks in corrections.remarks.items():
-        own = account["tasks"].get(task, {})
-        account["tasks"][task] = {**own, "remarks": [*own.get("remarks", ()), *remarks]}
-    if "groups" in results:
-        whole["groups"] = {name: whole["results"][name] for name in results["groups"]}
-    return whole
+    tasks, groups = dict(results.tasks), dict(results.groups)
+    for name, task in tasks.items():
+        rows = corrections.tasks.get(name, ())
+        tasks[name] = replace(
+            task,
+            rows=[*task.rows, *rows],
+            remarks=[*task.remarks, *corrections.remarks.get(name, ())],
+            directions={**task.directions, **_directions(rows)},
+        )
+    for name, group in groups.items():
+        rows = corrections.groups.get(name, ())
+        if rows:
+            directions = {**group.directions, **_directions(rows)}
+            groups[name] = replace(group, rows=[*(group.rows or ()), *rows], directions=directions)
+    return replace(results, tasks=tasks, groups=groups)
 
 
-def _add(whole: JSONDict, section: str, name: str, corrected: Mapping[str, JSONObject]) -> None:
-    row, own = dict(whole["results"][name]), dict(whole["assay"][section][name])
-    better, rows = dict(whole["higher_is_better"].get(name, {})), dict(own.get("rows", {}))
-    for written, about in corrected.items():
-        key = row_key(written)
-        corrected_row = corrected_key(key)
-        row |= {row_name(corrected_row): about["value"], stderr_name(corrected_row): about.get("stderr") or "N/A"}
-        better[corrected_row.metric] = better.get(key.metric)
-        known = ("value", "stderr", "interval", "method", "n", "labels", "tuning", "scale", "reason", "of")
-        rows[row_name(corrected_row)] = {each: about[each] for each in known if each in about}
-        if "sample_count" in row:
-            row["sample_count"] = {**row["sample_count"], row_name(corrected_row): about["n"]}
-    whole["results"][name], whole["assay"][section][name] = row, {**own, "rows": rows}
-    whole["higher_is_better"][name] = better
+def _directions(rows: Sequence[Row]) -> dict[str, bool | None]:
+    return {row.metric: row.higher_is_better for row in rows}

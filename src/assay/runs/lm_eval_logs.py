@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.config.row_names import row_name
+from assay.config.row_names import row_name, rows_of
 from assay.errors import Place, Problem
 from assay.records import AnyJSON, JSONDict, JSONObject, Likelihood, Response, ScoreKey, Text
+from assay.results import Estimate, GroupEntry, Results, Row, TaskEntry
 from assay.runs.folder import RunError
 
 _DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
@@ -50,6 +51,36 @@ def logged_files(paths: Iterable[Path]) -> dict[str, SampleLog]:
             if task not in logs or date >= logs[task].date:
                 logs[task] = SampleLog(file, task, date)
     return logs
+
+
+def logged_results(files: Mapping[str, SampleLog]) -> Results:
+    """The results beside samples files, as far as lm-eval's files say, as if one run had written them."""
+    tasks: dict[str, TaskEntry] = {}
+    groups: dict[str, GroupEntry] = {}
+    first: JSONObject | None = None
+    for name, file in files.items():
+        content = results_beside(file)
+        first = content if first is None else first
+        rows = content.get("results", {})
+        for group in content.get("groups", {}):
+            groups[group] = GroupEntry(group, group, rows=list(_logged_rows(group, rows.get(group, {}))))
+        counts = content.get("n-samples", {}).get(name, {})
+        tasks[name] = TaskEntry(
+            name,
+            name,
+            list(_logged_rows(name, rows.get(name, {}))),
+            original=counts.get("original"),
+            num_fewshot=content.get("n-shot", {}).get(name),
+            config=content.get("configs", {}).get(name, {}),
+        )
+    facts = {key: value for key, value in (first or {}).items() if not isinstance(value, Mapping)}
+    return Results(tasks, groups, status="", config=(first or {}).get("config", {}), facts=facts)
+
+
+def _logged_rows(owner: str, row: JSONObject) -> Iterator[Row]:
+    for key, value in rows_of(row):
+        if isinstance(value, int | float):
+            yield Row(owner, key.metric, key.filter, Estimate(None if value != value else float(value)))
 
 
 def results_beside(file: SampleLog) -> JSONObject:

@@ -4,25 +4,23 @@ Opening reads the manifest alone; everything else is read at its first use, and 
 run (`RUN/scored/001`) and runs that have not finished have the same interface.
 """
 
-import math
 import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
-from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.late import late
 from assay.records import AnyJSON, JSONObject, ScoreKey
-from assay.redaction import without_secrets
+from assay.redaction import results_without_secrets, without_secrets
+from assay.results import Results, Row
 from assay.runs import journal
 from assay.runs.folder import (
     CHECKSUMS,
@@ -36,17 +34,18 @@ from assay.runs.folder import (
     as_written,
     manifest_from_journal,
     no_run,
-    read_file,
+    read_manifest,
+    read_results,
     refuse_links_outside,
 )
 from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
 from assay.runs.labels import TaskLabels, current_labels, read_labels, with_corrected_rows
 from assay.runs.lease import is_held, progress
+from assay.runs.results_json import decode, encode
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
 from assay.runs.storage import local_folder, shown_path
-from assay.statistics.influence import Bounds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,69 +67,12 @@ DEEPEST = 6
 """Levels of folders below which no run is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRow:
-    """The stored estimate of a row. `reason` explains a missing value or standard error."""
-
-    key: ScoreKey
-    value: float | None
-    stderr: float | None
-    interval: tuple[float | None, float | None]
-    n: int
-    higher_is_better: bool | None
-    reason: str = ""
-    named_values: Mapping[str, Any] | None = None
-    """Values by name, where an aggregation gives more than one."""
-    failed: int = 0
-    """How many documents failed in this row; where it does not count its own, in its task or group."""
-    is_incomplete: bool = False
-    """Whether too many of them failed."""
-    bounds: tuple[float, float] | None = None
-    """The value if every failed document were wrong, and if every one were right."""
-    influences: Mapping[tuple[str, ScoreKey], float] | None = None
-    """Of a group: how far it moves with each row of its tasks; None where that was not noted."""
-    method: str = ""
-    """The way its interval was made; nothing where it has none."""
-    scale: Bounds | None = None
-    """The least and the greatest value it can have, where they are known."""
-    note: str = ""
-    unused_bounds: Bounds | None = None
-    """Declared bounds that its scores are not within."""
-
-    @property
-    def name(self) -> str:
-        """As results, columns of samples and addresses of pages name it."""
-        return row_name(self.key)
-
-    @property
-    def metric(self) -> str:
-        return self.key.metric
-
-    @property
-    def filter(self) -> str:
-        return self.key.filter
-
-    @property
-    def low(self) -> float | None:
-        return self.interval[0]
-
-    @property
-    def high(self) -> float | None:
-        return self.interval[1]
-
-    @property
-    def is_share(self) -> bool:
-        """Whether it and its interval are between 0 and 1: then a bar of that length shows it."""
-        ends = [each for each in (self.value, *self.interval) if each is not None]
-        return bool(ends) and all(0 <= each <= 1 for each in ends)
-
-
 class Run:
     """A run folder, opened for reading."""
 
-    def __init__(self, path: Path, manifest: JSONObject, results: JSONObject | None = None) -> None:
+    def __init__(self, path: Path, manifest: JSONObject, results: Results | None = None) -> None:
         self.path, self.manifest = path, manifest
-        self._rows: dict[str, dict[ScoreKey, ResultRow]] = {}
+        self._rows: dict[str, dict[ScoreKey, Row]] = {}
         if results is not None:
             self.results = results
 
@@ -144,22 +86,22 @@ class Run:
         folder = local_folder(path)
         if not follow_links:
             refuse_links_outside(folder)
-        manifest = read_file(folder / MANIFEST) or manifest_from_journal(folder)
+        manifest = read_manifest(folder) or manifest_from_journal(folder)
         if not manifest and not (folder / RESULTS).is_file():
             raise NoRun([no_run(folder)])
         return cls(folder, manifest)
 
     @cached_property
-    def results(self) -> JSONObject:
-        """The content of results.json, in lm-eval's layout, with rows that labels correct; empty where the run has none yet."""
-        if not self.written or not self.labels:
+    def results(self) -> Results:
+        """The results, with rows that labels correct; empty where the run has none yet."""
+        if self.written.is_empty or not self.labels:
             return self.written
         return with_corrected_rows(self.written, late("corrected_rows")(self))
 
     @cached_property
-    def written(self) -> JSONObject:
-        """The content of results.json as the run wrote it."""
-        return read_file(self.path / RESULTS, self._checksum(RESULTS))
+    def written(self) -> Results:
+        """The results as the run wrote them."""
+        return read_results(self.path, self._checksum(RESULTS))
 
     def _checksum(self, file: str) -> str:
         """The checksum that the manifest has for a file; empty while the run is at work."""
@@ -171,7 +113,7 @@ class Run:
         if "scored" not in self.manifest:
             return self.manifest
         try:
-            above = read_file(self.path.resolve().parent.parent / MANIFEST)
+            above = read_manifest(self.path.resolve().parent.parent)
         except RunError:
             return self.manifest
         return above if above and above.get("spec_digest") == self.manifest.get("of") else self.manifest
@@ -180,16 +122,19 @@ class Run:
     def status(self) -> str:
         """`running`, `stopped`, `interrupted`, `complete` or `incomplete`; `unknown` where nothing is noted."""
         written = self.manifest.get("status")
-        if written is None and not self.results:
+        if written is None and self.results.is_empty:
             written = RUNNING if "spec" in self.manifest else "unknown"  # a manifest from the journal has no status
         if written == RUNNING:
             return RUNNING if is_held(self.path) else STOPPED
-        return str(self.extras.get("status") or COMPLETE) if written in (None, COMPLETE) else str(written)
+        return (self.results.status or COMPLETE) if written in (None, COMPLETE) else str(written)
 
     @property
     def has_finished(self) -> bool:
         """Whether it has results, and has not been started again since."""
-        return bool(self.manifest and self.results.get("results")) and self.manifest.get("status") != RUNNING
+        return (
+            bool(self.manifest and (self.results.tasks or self.results.groups))
+            and self.manifest.get("status") != RUNNING
+        )
 
     def finished(self) -> "Run":
         """This run; a RunError where it has not finished."""
@@ -209,7 +154,8 @@ class Run:
     def redacted(self) -> "Run":
         """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
         manifest = {**self.answers_manifest, CHECKSUMS: {}, **self.manifest}
-        return Run(self.path, without_secrets(manifest), without_secrets(self.results))
+        results = decode(results_without_secrets(encode(self.results)))
+        return Run(self.path, without_secrets(manifest), results)
 
     # ---- tasks and groups
 
@@ -221,17 +167,17 @@ class Run:
     @property
     def scored_tasks(self) -> list[str]:
         """The names of the tasks that have results, in their order."""
-        return list(mapping(self.results.get("n-samples")))
+        return list(self.results.tasks)
 
     @property
     def groups(self) -> list[str]:
         """The names of the groups that have numbers."""
-        return list(mapping(self.results.get("groups")))
+        return [group.name for group in self.results.groups.values() if group.rows is not None]
 
     @property
     def members(self) -> Mapping[str, Sequence[str]]:
-        """By group, tags included, the tasks and groups directly in it."""
-        return mapping(self.results.get("group_subtasks"))
+        """By group, tags included, the tasks and groups directly in it; a group comes before its members."""
+        return {group.name: group.members for group in reversed([*self.results.groups.values()])}
 
     @cached_property
     def done(self) -> dict[str, int]:
@@ -251,85 +197,47 @@ class Run:
 
     def config(self, task: str) -> JSONObject:
         """The settings of a task."""
-        return mapping(mapping(self.results.get("configs")).get(task))
+        entry = self.results.tasks.get(task)
+        return {} if entry is None else entry.config
 
     def alias(self, name: str) -> str:
-        return str(self._row(name).get("alias", name))
+        entry = self.results.find(name)
+        return name if entry is None else entry.alias
 
     def higher_is_better(self, name: str) -> Mapping[str, bool | None]:
         """By metric, of a task or group."""
-        return mapping(mapping(self.results.get("higher_is_better")).get(name))
+        entry = self.results.find(name)
+        return {} if entry is None else entry.directions
 
     @property
     def model_name(self) -> str:
         """The name of the model: its backend, and its name there."""
-        names = dict.fromkeys((self.results.get("model_source"), self.results.get("model_name")))
+        facts = self.results.facts
+        names = dict.fromkeys((facts.get("model_source"), facts.get("model_name")))
         parts = [str(name) for name in names if name]
-        return "/".join(parts) or str(self.results.get("config", {}).get("model"))
+        return "/".join(parts) or str(self.results.config.get("model"))
 
     # ---- rows
 
-    def rows(self, name: str) -> dict[ScoreKey, ResultRow]:
+    def rows(self, name: str) -> dict[ScoreKey, Row]:
         """The rows of a task or group, in their order."""
         if name not in self._rows:
-            self._rows[name] = dict(self._read_rows(name))
+            entry = self.results.find(name)
+            rows = () if entry is None or entry.rows is None else entry.rows
+            self._rows[name] = {row.key: row for row in rows}
         return self._rows[name]
-
-    def _read_rows(self, name: str) -> Iterator[tuple[ScoreKey, ResultRow]]:
-        row, better, account = self._row(name), self.higher_is_better(name), self.summary(name)
-        described, bounds = mapping(account.get("rows")), mapping(account.get("bounds"))
-        counts, size = mapping(row.get("sample_count")), row.get("sample_len") or 0
-        lost = {row_key(each): None for each, about in described.items() if each not in row and about.get("failed")}
-        for key, value in (*rows_of(row), *lost.items()):  # in those that are lost, every document failed
-            written = row_name(key)
-            about = mapping(described.get(written))
-            counted = about if "failed" in about else account
-            yield (
-                key,
-                ResultRow(
-                    key,
-                    number(value),
-                    number(row.get(stderr_name(key))),
-                    _pair(about.get("interval")),
-                    int(about["n"] if "n" in about else counts.get(written) or size),
-                    better.get(key.metric),
-                    str(about.get("reason", "")),
-                    value if isinstance(value, Mapping) else None,
-                    int(counted.get("failed") or 0),
-                    bool(counted.get("incomplete")),
-                    tuple(bounds[written]) if written in bounds else None,
-                    _influences(about.get("of")),
-                    str(about.get("method") or ""),
-                    _scale(about.get("scale")),
-                    str(about.get("note", "")),
-                    _scale(about.get("unused_bounds")),
-                ),
-            )
-
-    def _row(self, name: str) -> JSONObject:
-        return mapping(mapping(self.results.get("results")).get(name))
 
     # ---- failures and usage
 
     @property
-    def extras(self) -> JSONObject:
-        """All that lm-eval's layout has no place for: `tasks`, `groups`, `broken`, `account` …"""
-        return mapping(self.results.get("assay"))
-
-    def summary(self, name: str) -> JSONObject:
-        """Of a task or group: documents, failures and their reasons, whether it is incomplete, audit counts."""
-        known = self.extras
-        return mapping(mapping(known.get("tasks")).get(name)) or mapping(mapping(known.get("groups")).get(name))
-
-    @property
     def broken(self) -> Mapping[str, str]:
         """The tasks that could not be run, each with the reason."""
-        return mapping(self.extras.get("broken"))
+        return self.results.broken
 
     @property
     def usage(self) -> JSONObject:
         """Requests, retries, tokens, cost and seconds, by role and task, too; `at_least` so many where a process was cut off."""
-        return with_doubt(mapping(self.extras.get("account")), self.manifest)
+        return with_doubt(self.results.usage, self.manifest)
 
     @cached_property
     def labels(self) -> Mapping[str, TaskLabels]:
@@ -398,7 +306,7 @@ class Run:
 
     # ---- tables, comparisons, plots and reports: `report` and `comparison` make them
 
-    def scored_rows(self) -> Iterator[tuple[str, str, ResultRow]]:
+    def scored_rows(self) -> Iterator[tuple[str, str, Row]]:
         """Every number: `task` or `group`, its name, and its row."""
         for kind, names in (("task", self.scored_tasks), ("group", self.groups)):
             yield from ((kind, name, row) for name in names for row in self.rows(name).values())
@@ -408,8 +316,9 @@ class Run:
         import pyarrow as pa
 
         rows = [
-            (name, kind, row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n, row.failed,
-             row.higher_is_better, row.is_incomplete, row.reason or None)
+            (name, kind, row.metric, row.filter, row.estimate.value, row.estimate.stderr, row.estimate.low,
+             row.estimate.high, row.estimate.n, row.failed, row.higher_is_better, row.is_incomplete,
+             row.estimate.reason or None)
             for kind, name, row in self.scored_rows()
         ]  # fmt: skip
         columns = zip(*rows, strict=True) if rows else ((),) * len(SCORE_TYPES)
@@ -453,7 +362,7 @@ class Run:
         return str(self.path)
 
     def __repr__(self) -> str:
-        known = mapping(self.results.get("config")).get("model") or mapping(self.manifest.get("model")).get("name")
+        known = self.results.config.get("model") or mapping(self.manifest.get("model")).get("name")
         return f"<Run {shown_path(self.path)!r}: {known or 'unknown model'}, {some(self.tasks) or 'no tasks'}, {self.status}>"
 
     def _repr_html_(self) -> str:
@@ -521,21 +430,6 @@ def number(value: AnyJSON) -> float | None:
     """A value where it is a number, else None."""
     is_plain = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_plain and value == value else None
-
-
-def _pair(written: Sequence[AnyJSON] | None) -> tuple[float | None, float | None]:
-    low, high = written or (None, None)
-    return number(low), number(high)
-
-
-def _scale(written: Sequence[float | None] | None) -> Bounds | None:
-    """Bounds as they are stored: null for an end that is open."""
-    low, high = written or (None, None)
-    return (-math.inf if low is None else low, math.inf if high is None else high) if written else None
-
-
-def _influences(written: Sequence[Sequence[AnyJSON]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:
-    return {(task, row_key(row)): float(slope) for task, row, slope in written} if written else None
 
 
 def output_folder(runs_dir: Path, spec: JSONObject, model: str, tasks: Sequence[str]) -> Path:

@@ -10,7 +10,7 @@ from assay.records import AnyJSON
 
 Check = Callable[[AnyJSON], str]
 """Describe what is wrong with a value, with its path (`.tasks.t.n must be a number, not a mapping`); empty where it is right."""
-FORMAT = 2
+FORMAT = 3
 """The layout that is written and read here: docs/decisions/0018-format.md."""
 DEEPEST = 60
 """Levels of a file: readers go down by calling themselves."""
@@ -32,17 +32,13 @@ def other_format(value: AnyJSON) -> str:
     return f"it has format {written}, and this version of assay reads format {FORMAT}"
 
 
-def wrong_results(value: AnyJSON) -> str:
-    """Describe what is wrong with the content of a results.json; empty where it is right."""
-    return _wrong(value, RESULTS_LAYOUT)
-
-
 def _wrong(value: AnyJSON, check: Check) -> str:
-    problem = " is nested too deeply" if _is_too_deep(value) else check(value)
+    problem = " is nested too deeply" if is_too_deep(value) else check(value)
     return f"it{problem}" if problem[:1] == " " else problem.removeprefix(".")
 
 
-def _is_too_deep(value: AnyJSON) -> bool:
+def is_too_deep(value: AnyJSON) -> bool:
+    """Whether a value has more levels than readers go down."""
     level = [value]
     for _ in range(DEEPEST):
         inside = [each for each in level if isinstance(each, dict | list)]
@@ -88,10 +84,6 @@ mapping = _must("a mapping", lambda value: isinstance(value, dict))
 pair = _must(
     "two numbers",
     lambda value: isinstance(value, list) and len(value) == 2 and all(end is None or is_number(end) for end in value),
-)
-share = _must(
-    "a task, a row and a number",
-    lambda value: isinstance(value, list) and len(value) == 3 and not any(map(text, value[:2])) and is_number(value[2]),
 )
 
 
@@ -140,14 +132,10 @@ def _first(problems: Iterable[tuple[str, str]]) -> str:
 
 # ---- the layout
 
-MEMBERS = each(listed(text))
-
 
 def _is_tree(value: AnyJSON) -> str:
-    """Groups by name with their members: no group is below itself."""
-    if wrong := MEMBERS(value):
-        return wrong
-    left = {name: {member for member in members if member in value} for name, members in value.items()}
+    """Groups by name: none is below itself."""
+    left = {name: {member for member in group["members"] if member in value} for name, group in value.items()}
     while left:
         ended = [name for name, members in left.items() if not members & left.keys()]
         if not ended:
@@ -155,39 +143,6 @@ def _is_tree(value: AnyJSON) -> str:
         for name in ended:
             del left[name]
     return ""
-
-
-ROW = fields({"alias": text, "sample_len": optional(number), "sample_count": each(number)})
-_DESCRIBED: Mapping[str, Check] = {
-    "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "method": optional(text),
-    "df": number, "scale": optional(pair), "unused_bounds": pair, "note": text,
-    "n": count, "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
-    "chosen": listed(text), "noise": each(number),
-    "reliability": listed(fields({"confidence": number, "accuracy": number, "n": count, "interval": optional(pair)})),
-    "failed": count, "reasons": each(count), "incomplete": truth,
-}  # fmt: skip
-DESCRIBED = fields(_DESCRIBED)
-TASK_ACCOUNT = fields({
-    "documents": count, "scored": count, "failed": count, "reasons": each(count), "incomplete": truth, "not_asked": count,
-    "noticed": each(count), "remarks": listed(text), "audit": each(fields({"count": count, "ids": listed(number)})),
-    "bounds": each(pair), "no_value": each(text), "never_came": listed(text), "rows": each(DESCRIBED),
-}, "documents", "failed", "reasons", "incomplete")  # fmt: skip
-_COVERED = {
-    "tasks": count,
-    "scored_tasks": count,
-    "failed": count,
-    "not_run": listed(text),
-    "incomplete_tasks": listed(text),
-}
-_GROUP = fields({
-    "metadata": mapping, "skipped": each(text), "computed_by": text,
-    "rows": each(fields(_DESCRIBED, "value")), "incomplete": truth, **_COVERED,
-}, "rows")  # fmt: skip
-
-
-def _group_account(value: AnyJSON) -> str:
-    """Describe what is wrong with the section of a group: an incomplete one needs the number of its scored tasks."""
-    return _GROUP(value) or (fields({}, *_COVERED)(value) if value.get("incomplete") else "")
 
 
 TOKENS = fields({"in": number, "out": number, "in_from_cache": number, "computed": number}, "in", "out")
@@ -218,19 +173,17 @@ RULE = fields({
     "interval": optional(pair), "threshold": number, "unit": text, "level": number, "baseline": optional(text),
 }, "rule", "decision", "documents", "of")  # fmt: skip
 FALLBACK = fields({"what": text, "reason": text, "times": count, "requests": count}, "what", "reason")
-ACCOUNT = fields({
-    "status": text, "failed": count, "incomplete": listed(text), "broken": each(text), "tasks": each(TASK_ACCOUNT),
-    "groups": each(_group_account), "account": _spent_in_all, "imported": listed(text), "ended": optional(text), "shard": SHARD,
-    "stop_when": RULE, "fallbacks": listed(FALLBACK),
-    "scored": fields({"changed": each(CHANGED), "numbers": listed(mapping)}),
+SERVERS = fields({"count": count, "restarts": count, "reasons": listed(text)})
+RESULTS_PARTS = fields({
+    "groups": _is_tree, "usage": _spent_in_all, "shard": SHARD, "stop_when": RULE, "fallbacks": listed(FALLBACK),
+    "servers": SERVERS, "rescored": fields({"changed": each(CHANGED), "numbers": listed(mapping)}),
+    "config": fields({"model_args": optional(mapping)}),
+    "facts": fields({
+        "date": moment, "start_time": moment, "end_time": moment, "total_evaluation_time_seconds": numeric,
+        "model_name": optional(text), "model_source": optional(text),
+    }),
 })  # fmt: skip
-RESULTS_LAYOUT = fields({
-    "results": each(ROW), "groups": each(ROW), "group_subtasks": _is_tree, "configs": each(mapping), "versions": mapping,
-    "n-shot": each(optional(count)), "higher_is_better": each(each(optional(truth))),
-    "n-samples": each(fields({"original": optional(count), "effective": count})),
-    "config": fields({"model_args": optional(mapping)}), "date": moment, "start_time": moment, "end_time": moment,
-    "total_evaluation_time_seconds": numeric, "model_name": optional(text), "model_source": optional(text), "assay": ACCOUNT,
-}, "results")  # fmt: skip
+"""Parts of results.json that its records leave open (runs/results_json.py)."""
 NAMED_MODEL = fields({"name": text, "args": mapping})
 TASK_FACTS = fields({
     "size": count, "original": count, "repeats": repeats, "num_fewshot": optional(count), "multiple_targets": truth,

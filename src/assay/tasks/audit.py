@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.records import JSON, UNFINISHED, USUAL_FINISHES, FilterScores, Sample
+from assay.results import AuditCount
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID
 
@@ -42,12 +43,9 @@ class Audit:
             if len(named) < NAMED:
                 named.append(doc_id)
 
-    def as_json(self) -> dict[str, JSON]:
-        """As results have it."""
-        return {
-            kind: {"count": count, **({"ids": self.documents[kind]} if count else {})}
-            for kind, count in self.counts.items()
-        }
+    def by_flag(self) -> dict[str, AuditCount]:
+        """The documents of every flag, as results have them."""
+        return {kind: AuditCount(count, self.documents[kind] if count else ()) for kind, count in self.counts.items()}
 
 
 def kinds_of(kept: SampleRecord, directions: Directions) -> tuple[str, ...]:

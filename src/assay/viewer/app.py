@@ -31,6 +31,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from assay.catalog.index import no_collector
+from assay.config.row_names import row_name
 from assay.errors import AssayError
 from assay.number_text import (
     format_count,
@@ -43,7 +44,7 @@ from assay.number_text import (
 from assay.report.charts import Point, draw_bar
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.table import error_factor, is_logarithmic
-from assay.runs.run import ResultRow
+from assay.results import Row
 from assay.version import __version__
 from assay.viewer.compare_page import MAX_RUNS, ComparisonCache, compare_page, flips_page
 from assay.viewer.deadline import DeadlineProtocol
@@ -318,7 +319,7 @@ def template_environment() -> jinja2.Environment:
     environment.filters |= {
         "number": format_decimal, "error": format_error, "end": format_end, "count": format_count,
         "duration": format_duration, "when": format_time, "svg": embedded_svg, "breakable": breakable, "rendered": rendered,
-        "clock": format_clock, "short": format_trimmed, "money": format_money,
+        "clock": format_clock, "short": format_trimmed, "money": format_money, "row_name": row_name,
     }  # fmt: skip
     environment.globals |= {
         "url_for": url_for,
@@ -344,17 +345,19 @@ def embedded_svg(drawing: Drawing) -> Markup:
     return Markup(as_svg(drawing, embedded=True))
 
 
-def bar(number: ResultRow) -> Markup:
+def bar(number: Row) -> Markup:
     """Draw the bar of a number; empty where it is not a share."""
-    if not number.is_share or number.value is None:
+    estimate = number.estimate
+    if estimate.value is None or not estimate.is_share:
         return Markup("")
-    return embedded_svg(draw_bar(number.metric, Point(0, number.value, number.low, number.high)))
+    return embedded_svg(draw_bar(number.metric, Point(0, estimate.value, estimate.low, estimate.high)))
 
 
-def format_error(number: ResultRow) -> str:
+def format_error(number: Row) -> str:
     """Format a standard error; of a logarithmic scale as the factor it is there."""
-    factor = error_factor(number.value, number.stderr, number.method)
-    return format_decimal(number.stderr) if factor is None else f"×/÷ {format_end(factor, is_logarithmic=True)}"
+    estimate = number.estimate
+    factor = error_factor(estimate.value, estimate.stderr, estimate.method)
+    return format_decimal(estimate.stderr) if factor is None else f"×/÷ {format_end(factor, is_logarithmic=True)}"
 
 
 def format_time(created: float | None) -> str:

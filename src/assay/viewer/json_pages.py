@@ -13,7 +13,7 @@ from assay.config.schema import Schema, type_schema
 from assay.records import AnyJSON
 from assay.redaction import redacted, redacted_text
 from assay.report.reading import LiveProgress, ResultLine, RunHeadline, RunSummary
-from assay.runs.run import ResultRow
+from assay.results import Row
 from assay.runs.samples.records import StoredSample
 from assay.viewer.matrix import Matrix, matrix_rows
 from assay.viewer.pages import Page
@@ -375,10 +375,11 @@ class ProblemDocument:
     version: int = VERSION
 
 
-def number_record(row: ResultRow) -> NumberRecord:
+def number_record(row: Row) -> NumberRecord:
+    number = row.estimate
     return NumberRecord(
-        row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n, row.failed, row.higher_is_better,
-        redacted_text(row.reason), row.method,
+        row.metric, row.filter, number.value, number.stderr, number.low, number.high, number.n, row.failed,
+        row.higher_is_better, redacted_text(number.reason), number.method,
     )  # fmt: skip
 
 
@@ -404,7 +405,7 @@ def runs_document(page: Page) -> RunsDocument:
 
 def run_document(page: Page) -> RunDocument:
     run: RunSummary = page["run"]
-    usage = dict(redacted(run.run.usage if run.results else {}))
+    usage = dict(redacted({} if run.results.is_empty else run.run.usage))
     lines = [line_record(line) for line in run.lines]
     progress = progress_record(run.live) if run.head.is_running else None
     return RunDocument(run_record(run.head), lines, [*run.remarks], run.audit, usage, run.provenance, progress)

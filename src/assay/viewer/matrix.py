@@ -17,7 +17,7 @@ from assay.number_text import format_short
 from assay.records import JSONDict, ScoreKey
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, RunEntry
-from assay.runs.run import ResultRow
+from assay.results import Row
 from assay.safe_text import spreadsheet_text
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for
@@ -64,15 +64,15 @@ class Matrix:
     left_out: tuple[int, int] = (0, 0)
     running: frozenset[str] = frozenset()
     """Runs in progress, whose numbers are provisional."""
-    _columns: dict[TaskKey, dict[str, ResultRow]] = field(default_factory=dict)
+    _columns: dict[TaskKey, dict[str, Row]] = field(default_factory=dict)
 
-    def column(self, key: TaskKey) -> Mapping[str, ResultRow]:
+    def column(self, key: TaskKey) -> Mapping[str, Row]:
         """The numbers of a row by run."""
         if key not in self._columns:
             self._columns[key] = {name: each.row for name, each in self.written.get(key, {}).items()}
         return self._columns[key]
 
-    def cell(self, name: str, key: TaskKey) -> ResultRow | None:
+    def cell(self, name: str, key: TaskKey) -> Row | None:
         """The number of a run in a row; None where it has none."""
         return self.column(key).get(name)
 
@@ -90,28 +90,33 @@ class Matrix:
         }
 
 
-def is_clearly_better(better: ResultRow, other: ResultRow) -> bool:
+def is_clearly_better(better: Row, other: Row) -> bool:
     """Whether the interval of the difference of two independent numbers excludes zero.
 
     The interval is made of those of the numbers (Zou and Donner's method; of shares, Newcombe's), so it is as skewed as these are.
     Without intervals, another value is another value.
     """
-    if better.value is None or other.value is None:
-        return other.value is None and better.value is not None
     high, low = (better, other) if better.higher_is_better is not False else (other, better)
-    apart = (high.value or 0.0) - (low.value or 0.0)
-    if apart <= 0 or high.low is None or low.high is None:
+    above, below = high.estimate, low.estimate
+    if above.value is None or below.value is None:
+        return other.estimate.value is None and better.estimate.value is not None
+    apart = above.value - below.value
+    if apart <= 0 or above.low is None or below.high is None:
         return apart > 0
-    return apart > math.hypot((high.value or 0.0) - high.low, low.high - (low.value or 0.0))
+    return apart > math.hypot(above.value - above.low, below.high - below.value)
 
 
-def best_runs(numbers: Mapping[str, ResultRow]) -> frozenset[str]:
+def best_runs(numbers: Mapping[str, Row]) -> frozenset[str]:
     """The run with the best number, and those that it is not clearly better than; none where no direction is known."""
-    known = {name: row for name, row in numbers.items() if row.value is not None and math.isfinite(row.value)}
+    known = {
+        name: row
+        for name, row in numbers.items()
+        if row.estimate.value is not None and math.isfinite(row.estimate.value)
+    }
     if len(known) < 2 or any(row.higher_is_better is None for row in known.values()):
         return frozenset()
     sign = 1.0 if next(iter(known.values())).higher_is_better else -1.0
-    first = max(known.values(), key=lambda row: sign * (row.value or 0.0))
+    first = max(known.values(), key=lambda row: sign * (row.estimate.value or 0.0))
     return frozenset(name for name, row in known.items() if not is_clearly_better(first, row))
 
 
@@ -168,7 +173,7 @@ def _sorted(matrix: Matrix, query: QueryParams) -> Matrix:
     def place(entry: RunEntry) -> Any:
         if key is not None:
             row = matrix.cell(entry.name, key)
-            return row.value if row is not None else None
+            return row.estimate.value if row is not None else None
         return entry.step if sort == "step" else getattr(entry.head, sort)
 
     known = [entry for entry in matrix.entries if place(entry) is not None]
@@ -204,18 +209,19 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cell(row: ResultRow | None, *, is_best: bool, is_other: bool, is_running: bool) -> str:
+def _cell(row: Row | None, *, is_best: bool, is_other: bool, is_running: bool) -> str:
     """A number with its interval. Thirty thousand of them are a page: texts are put together without a template."""
-    if row is None or row.value is None:
+    if row is None or row.estimate.value is None:
         return "<td></td>"
-    low, high = row.interval
+    low, high = row.estimate.low, row.estimate.high
     marks = ("†" if is_other else "") + ("*" if row.is_incomplete else "")
     ends = (
         f" <small>{format_short(low, 3)}–{format_short(high, 3)}</small>"
         if low is not None and high is not None
         else ""
     )
-    value = f"<b>{format_short(row.value, 3)}</b>" if is_best else format_short(row.value, 3)
+    value = format_short(row.estimate.value, 3)
+    value = f"<b>{value}</b>" if is_best else value
     value = f"<i>{value}</i>" if is_running else value
     return f"<td{' class=best' if is_best else ''}>{value}{marks}{ends}</td>"
 
@@ -293,10 +299,11 @@ def matrix_rows(matrix: Matrix) -> Iterator[JSONDict]:
             row = matrix.cell(entry.name, key)
             if row is None:
                 continue
+            number = row.estimate
             values = (
-                entry.name, entry.head.model, entry.head.created, entry.step, entry.head.status, *key, row.value, row.low,
-                row.high, row.stderr, row.n, row.failed, row.higher_is_better, entry.name in matrix.best[key],
-                (entry.name, key.task) in matrix.other_data,
+                entry.name, entry.head.model, entry.head.created, entry.step, entry.head.status, *key, number.value,
+                number.low, number.high, number.stderr, number.n, row.failed, row.higher_is_better,
+                entry.name in matrix.best[key], (entry.name, key.task) in matrix.other_data,
             )  # fmt: skip
             yield dict(zip(LONG, values, strict=True))
 
@@ -331,14 +338,16 @@ def draw_matrix(matrix: Matrix) -> Drawing:
         shapes.append(Stroke([(12, y + 6), (left + len(entries) * CELL, y + 6)], "grid"))
         for at, entry in enumerate(entries):
             row = matrix.cell(entry.name, key)
-            if row is None or row.value is None:
+            if row is None or row.estimate.value is None:
                 continue
             is_best, x = entry.name in matrix.best[key], left + (at + 1) * CELL - 8
-            ends = f" ({format_short(row.low, 3)} … {format_short(row.high, 3)})" if row.low is not None else ""
-            parts: list[Shape] = [Label(x - 10, y, format_short(row.value, 3), "end", bold=is_best)]
+            estimate = row.estimate
+            low, high, value = (format_short(each, 3) for each in (estimate.low, estimate.high, estimate.value))
+            ends = f" ({low} … {high})" if estimate.low is not None else ""
+            parts: list[Shape] = [Label(x - 10, y, value, "end", bold=is_best)]
             if is_best:
                 parts.append(Polygon([(x - 5, y - 7), (x + 1, y - 4), (x - 5, y - 1)], "better"))
-            shapes.append(Titled(f"{entry.name}, {key.text}: {format_short(row.value, 3)}{ends}, n {row.n:,}", parts))
+            shapes.append(Titled(f"{entry.name}, {key.text}: {value}{ends}, n {estimate.n:,}", parts))
     more = [f"{count} more {what}" for count, what in (
         (len(matrix.entries) - len(entries) + matrix.left_out[0], "runs"), (len(matrix.keys) - len(keys), "rows")
     ) if count]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from assay.config.row_names import is_row_name, row_key
+from assay.config.row_names import is_row_name, row_key, row_name
 from assay.records import AnyJSON
 from assay.redaction import redacted_text
 from assay.report.charts import Span, Timeline, draw_part
@@ -69,7 +69,7 @@ def runs_page(library: RunLibrary, query: QueryParams) -> Page:
 
 def _sort_key(head: RunHeadline, sort: str) -> tuple[bool, AnyJSON]:
     value = (
-        (head.headline.value if head.headline else None)
+        (head.headline.estimate.value if head.headline else None)
         if sort == "score"
         else getattr(head, {"n": "headline_n"}.get(sort, sort))
     )
@@ -89,12 +89,12 @@ def run_page(library: RunLibrary, query: QueryParams) -> Page:
     keys = list(dict.fromkeys(number.key for line in run.lines for number in line.numbers))
     return {
         "run": run, "lines": lines, "view": view, "closed": closed, "keys": keys,
-        "worst": worst_tasks(run.lines, 3) if run.results else (),
+        "worst": worst_tasks(run.lines, 3) if not run.results.is_empty else (),
         "without_share": _without_share(run) if view == "worst" else (),
         "audit": {kind: (count, KINDS[kind]) for kind, count in run.audit.items()},
         "audit_tasks": {kind: [line for line in _tasks(run) if (line.audit or {}).get(kind)] for kind in KINDS},
         "provenance": {key: _provenance(value, is_line=key == "command") for key, value in run.provenance.items()},
-        "usage": as_text(run.run.usage, indent=True) if run.results and run.run.usage else "",
+        "usage": as_text(run.run.usage, indent=True) if run.run.usage and not run.results.is_empty else "",
         "closing": _fold_links(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},
         "live": url_for("events", run=run.name) if run.head.is_running else "",
     }  # fmt: skip
@@ -342,11 +342,11 @@ def open_samples(run: RunSummary, task: str, database: Database, metric: str = "
         return None
     stored = database.samples(file)
     line = run.line(task)
-    better = {number.name: number.higher_is_better for number in line.numbers} if line is not None else {}
-    main = {line.main.name: line.main.higher_is_better} if line is not None and line.main is not None else {}
+    better = {row_name(number.key): number.higher_is_better for number in line.numbers} if line is not None else {}
+    main = {row_name(line.main.key): line.main.higher_is_better} if line is not None and line.main is not None else {}
     chosen = {metric: better.get(metric)} if metric else {}
     column, more_is_better = score_columns(stored.names, {**chosen, **main, **better})
-    scales = {number.name: number.scale for number in line.numbers} if line is not None else {}
+    scales = {row_name(number.key): number.estimate.scale for number in line.numbers} if line is not None else {}
     return Samples(database, stored, column, more_is_better, scales.get(column), is_live=whole is None)
 
 

@@ -13,7 +13,7 @@ from assay.scoring.judges import ROLE
 def node_prices(run: RunSummary, task: str) -> dict[str, Price | None]:
     """The price of the model that a node asks, by node; None where it has none, or where its model is not certain."""
     roles = mapping(run.manifest.get("roles"))
-    under_test = mapping(mapping(run.run.results.get("config")).get("model_args"))
+    under_test = mapping(run.run.results.config.get("model_args"))
     prices: dict[str, Price | None] = {}
     for name, node in mapping(run.graph(task).get("nodes")).items():
         role = _role(mapping(node))

@@ -14,7 +14,7 @@ from assay.report.charts import Chart, Panel, Point, Series, draw
 from assay.report.drawing import Drawing
 from assay.report.index import RunEntry
 from assay.report.pictures import date_ticks
-from assay.runs.run import ResultRow
+from assay.results import Row
 from assay.viewer.library import RunLibrary
 from assay.viewer.matrix import Matrix, TaskKey, build_matrix
 from assay.viewer.query import url_for
@@ -51,8 +51,8 @@ def _chosen(matrix: Matrix, text: str, position: int) -> TaskKey | None:
     return key
 
 
-def _finite(row: ResultRow | None) -> bool:
-    return row is not None and row.value is not None and math.isfinite(row.value)
+def _finite(row: Row | None) -> bool:
+    return row is not None and row.estimate.value is not None and math.isfinite(row.estimate.value)
 
 
 def final_runs(matrix: Matrix) -> list[RunEntry]:
@@ -84,7 +84,7 @@ def _row_text(query: QueryParams) -> str:
     return TaskKey(task, *key).text
 
 
-def _trend_record(at: float, entry: RunEntry, key: TaskKey, row: ResultRow) -> JSONDict:
+def _trend_record(at: float, entry: RunEntry, key: TaskKey, row: Row) -> JSONDict:
     values = (
         entry.name,
         entry.head.model,
@@ -92,10 +92,10 @@ def _trend_record(at: float, entry: RunEntry, key: TaskKey, row: ResultRow) -> J
         entry.head.created,
         entry.step,
         *key,
-        row.value,
-        row.low,
-        row.high,
-        row.n,
+        row.estimate.value,
+        row.estimate.low,
+        row.estimate.high,
+        row.estimate.n,
     )
     return dict(zip(TREND, values, strict=True))
 
@@ -113,7 +113,7 @@ def draw_trend(shown: Shown) -> Drawing | None:
         points = [Point(each["at"], each["value"], each["low"], each["high"], _title(each)) for each in own]
         series.append(Series(name, points, number, band=True))
     key, column = shown.keys[0], shown.matrix.column(shown.keys[0])
-    is_share = all(column[record["run"]].is_share for record in shown.records)
+    is_share = all(column[record["run"]].estimate.is_share for record in shown.records)
     places = [record["at"] for record in shown.records]
     pad = (max(places) - min(places)) * 0.04 or 0.5
     across = ("training step", None) if shown.over == "step" else ("date (UTC)", date_ticks)
@@ -148,12 +148,12 @@ def scatter(library: RunLibrary, query: QueryParams) -> Shown:
                 entry.head.model,
                 entry.head.created,
                 entry.step,
-                x.value,
-                x.low,
-                x.high,
-                y.value,
-                y.low,
-                y.high,
+                x.estimate.value,
+                x.estimate.low,
+                x.estimate.high,
+                y.estimate.value,
+                y.estimate.low,
+                y.estimate.high,
             )
             records.append(dict(zip(SCATTER, values, strict=True)))
     return Shown(matrix, keys, records=records)

@@ -149,17 +149,18 @@ def _with_lm_evals_defaults(config: RunConfig, *, no_output: bool) -> RunConfig:
 def _show(evaluation: Evaluation, config: RunConfig, asked: RunConfig) -> None:
     """Print lm-eval's tables, and write lm-eval's files as they were asked for."""
     from assay.exchange.lm_eval import export_lm_eval
+    from assay.exchange.lm_eval_layout import lm_eval_layout
     from assay.report.table import table_footing
     from assay.runs.run import finished_run
 
-    results = evaluation.results
+    results = lm_eval_layout(evaluation.results)
     if config.show_config:
         echo(json.dumps(plain(results), indent=2, ensure_ascii=False))
     echo(_heading(config))
     echo(make_table(results))
     if results.get("groups"):
         echo(make_table(results, "groups"))
-    for line in table_footing(results):
+    for line in table_footing(evaluation.results):
         echo_err(line)
     if evaluation.folder is None:
         return

@@ -13,7 +13,8 @@ from assay.config.source import digest
 from assay.exchange.archive import write_archive
 from assay.exchange.inspect.transcript import asked_messages, inspect_messages, is_walked, tool_events, transcript
 from assay.records import AnyJSON, FilterScores, JSONDict, JSONObject, Loglikelihood
-from assay.runs.run import ResultRow, Run
+from assay.results import Estimate, TaskEntry
+from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord, StoredSample
 from assay.runs.samples.turns import answer_message
@@ -67,26 +68,27 @@ def _members(
     summaries.write(b"]")
     yield "summaries.json", summaries
     yield "reductions.json", _json(reductions.as_json())
-    lacking = int(run.summary(task).get("not_asked", 0)) * repeats
+    entry, facts = run.results.tasks[task], run.results.facts
+    lacking = entry.not_asked * repeats
     header = {
         "version": 2,
-        **_ended(run.summary(task)),
+        **_ended(entry),
         "eval": spec,
         "plan": plan,
         "results": {"total_samples": total + lacking, "completed_samples": total - failed,
                     "scores": list(_scores(run, task, repeats))},
-        "stats": {"started_at": spec["created"], "completed_at": moment(run.results.get("end_time") or run.results.get("date")),
+        "stats": {"started_at": spec["created"], "completed_at": moment(facts.get("end_time") or facts.get("date")),
                   "model_usage": {}},
     }  # fmt: skip
     yield "header.json", _json(header)
 
 
-def _ended(account: JSONObject) -> JSONDict:
+def _ended(task: TaskEntry) -> JSONDict:
     """Return Inspect's status of a task: an incomplete one is not a success."""
-    if not account.get("incomplete"):
+    if not task.is_incomplete:
         return {"status": "success"}
-    counts = {"failed": account.get("failed", 0), "were not asked": account.get("not_asked", 0)}
-    whole = account.get("documents", 0) + account.get("not_asked", 0)
+    counts = {"failed": task.failed, "were not asked": task.not_asked}
+    whole = task.documents + task.not_asked
     failures = [f"{count} of {whole} documents {what}" for what, count in counts.items() if count]
     message = "; ".join(["the task is incomplete", *failures])
     return {"status": "error", "error": {"message": message, "traceback": "", "traceback_ansi": ""}}
@@ -114,20 +116,20 @@ class EpochReductions:
 
 
 def _spec(run: Run, task: str) -> JSONDict:
-    results, manifest = run.results, run.manifest
-    config, about = results.get("config", {}), run.facts(task)
+    entry, facts, manifest = run.results.tasks[task], run.results.facts, run.manifest
+    config, about = run.results.config, run.facts(task)
     own = digest(f"{manifest.get('spec_digest')} {manifest.get('created')} {task}".encode())
     limit = config.get("limit")
     git = (manifest.get("environment") or {}).get("git") or {}
     return {
         "eval_id": own[:22],
         "run_id": digest(f"{manifest.get('spec_digest')} {manifest.get('created')}".encode())[:22],
-        "created": moment(results.get("start_time") or results.get("date")),
+        "created": moment(facts.get("start_time") or facts.get("date")),
         "task": task,
         "task_id": own[-22:],
-        "task_version": _version(results.get("versions", {}).get(task, 0)),
+        "task_version": _version(entry.version),
         "task_display_name": run.alias(task),
-        "dataset": {"name": str(results.get("configs", {}).get(task, {}).get("dataset_path") or task), "samples": about.get("size"),
+        "dataset": {"name": str(entry.config.get("dataset_path") or task), "samples": about.get("size"),
                     "shuffled": False},
         "model": run.model_name,
         "model_args": dict(config.get("model_args") or {}),
@@ -142,18 +144,19 @@ def _spec(run: Run, task: str) -> JSONDict:
 
 def _ours(run: Run, task: str) -> JSONDict:
     """All that is known of a task, so that nothing is lost on the way back."""
-    results = run.results
+    entry = run.results.tasks[task]
+    numbers = {row.key: row.estimate for row in entry.rows}
     return {
-        "rows": [[[*key], [row.value, row.stderr]] for key, row in run.rows(task).items() if _is_value(row.value)],
+        "rows": [[[*key], [own.value, own.stderr]] for key, own in numbers.items() if _is_value(own.value)],
         "task": {
             "name": task,
-            "alias": run.alias(task),
-            "original": results.get("n-samples", {}).get(task, {}).get("original"),
-            "num_fewshot": int(results.get("n-shot", {}).get(task) or 0),
-            "version": results.get("versions", {}).get(task, "N/A"),
+            "alias": entry.alias,
+            "original": entry.original,
+            "num_fewshot": entry.num_fewshot or 0,
+            "version": entry.version,
             "source": run.facts(task).get("source") or "",
-            "higher_is_better": results.get("higher_is_better", {}).get(task, {}),
-            "config": results.get("configs", {}).get(task, {}),
+            "higher_is_better": entry.directions,
+            "config": entry.config,
             "multiple_targets": bool(run.facts(task).get("multiple_targets")),
         },
     }
@@ -161,26 +164,27 @@ def _ours(run: Run, task: str) -> JSONDict:
 
 def _scores(run: Run, task: str, repeats: int) -> Iterator[JSONDict]:
     """The numbers of a task: each row a score, with its value under the metric's name and its standard error."""
-    documents = run.summary(task).get("documents", 0)
-    for key, row in run.rows(task).items():
+    entry = run.results.tasks[task]
+    for row in entry.rows:
+        key, number = row.key, row.estimate
         name = scorer_name(*key)
-        values = {key.metric: row.value, "stderr": row.stderr}
+        values = {key.metric: number.value, "stderr": number.stderr}
         yield {
             "name": name,
             "scorer": name,
             **({"reducer": "mean"} if repeats > 1 else {}),
-            "scored_samples": row.n,
-            "unscored_samples": max(documents - row.n, 0),
+            "scored_samples": number.n,
+            "unscored_samples": max(entry.documents - number.n, 0),
             "params": {},
             "metrics": {
                 each: {"name": each, "value": value, "params": {}} for each, value in values.items() if _is_value(value)
             },
-            "metadata": {"interval": _interval(row), "metric": key.metric, "filter": key.filter},
+            "metadata": {"interval": _interval(number), "metric": key.metric, "filter": key.filter},
         }
 
 
-def _interval(row: ResultRow) -> list[float] | None:
-    return [row.low, row.high] if row.low is not None and row.high is not None else None
+def _interval(number: Estimate) -> list[float] | None:
+    return [number.low, number.high] if number.low is not None and number.high is not None else None
 
 
 def _version(version: AnyJSON) -> int | str:

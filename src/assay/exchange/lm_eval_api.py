@@ -1,0 +1,100 @@
+"""lm-eval's functions `simple_evaluate` and `evaluate`, which return its dict of results."""
+
+import logging
+from collections.abc import Mapping
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from assay.config.option import YAMLValue
+from assay.errors import ConfigError, Place, Problem, some
+from assay.evaluation.api import MakeStopRule, evaluated, listed
+from assay.evaluation.writing import Evaluation
+from assay.exchange.lm_eval_layout import lm_eval_layout
+from assay.groups import Group
+from assay.models.protocol import AnyModel
+from assay.records import JSONDict
+from assay.results import Results
+from assay.runs.results import failure_lines
+from assay.runs.run import Run
+from assay.tasks import Task, TaskManager
+from assay.tasks.manager import LoadedTasks
+
+
+def simple_evaluate(
+    model: AnyModel | str | None,
+    model_args: YAMLValue = None,
+    tasks: YAMLValue = None,
+    *,
+    task_manager: TaskManager | None = None,
+    model_role: Mapping[str, AnyModel | YAMLValue] | None = None,
+    stop_rule: MakeStopRule | None = None,
+    **options: YAMLValue,
+) -> JSONDict:
+    """Evaluate a model on tasks; returns lm-eval's dict of results, with `samples` where they are logged.
+
+    `model` is a model object, a name of `assay ls models`, or None where the tasks are graphs that ask none; `model_role` has
+    others by role. `options` are those of a run: see RunConfig. `stop_rule` makes the rule that `stop_when` describes.
+    """
+    own = {"log_samples": True, **options, "tasks": listed(tasks), "model_args": model_args}
+    return _with_failures_logged(evaluated(model, own, task_manager, model_role, stop_rule))
+
+
+def evaluate(
+    lm: AnyModel,
+    task_dict: LoadedTasks | Mapping[str, Task | Group[Task]],
+    *,
+    task_manager: TaskManager | None = None,
+    model_role: Mapping[str, AnyModel | YAMLValue] | None = None,
+    stop_rule: MakeStopRule | None = None,
+    **options: YAMLValue,
+) -> JSONDict:
+    """Evaluate a model on tasks that `TaskManager.load` returned, or on tasks and groups by name."""
+    items = _tasks_in(task_dict)
+    own = {"log_samples": True, "fewshot_as_multiturn": False, **options, "tasks": items}
+    return _with_failures_logged(evaluated(lm, own, task_manager, model_role, stop_rule))
+
+
+class EvaluationResults(dict[str, Any]):
+    """Results in lm-eval's layout: a dict that is short where it is printed, and a table in a notebook."""
+
+    def __init__(self, results: Results, samples: Mapping[str, Any] | None = None) -> None:
+        layout = lm_eval_layout(results)
+        own = {"samples": samples} if samples is not None else {}
+        super().__init__({**layout, **own})
+        self.results = results
+
+    def __repr__(self) -> str:
+        names, status = list(self.results.tasks), self.results.status
+        return f"<EvaluationResults: {some(names)}, {status}; keys: {', '.join(self)}>"
+
+    def _repr_html_(self) -> str:
+        return Run(Path("results"), {}, self.results)._repr_html_()
+
+
+def _with_failures_logged(evaluation: Evaluation) -> EvaluationResults:
+    for line in failure_lines(evaluation.results):
+        logging.getLogger("assay").warning(line)
+    return EvaluationResults(evaluation.results, evaluation.samples)
+
+
+def _tasks_in(written: YAMLValue) -> list[Task | Group[Task]]:
+    """The tasks and groups of what `TaskManager.load` returned, or of a mapping of names to them, as lm-eval's task_dict."""
+    loaded = isinstance(written, Mapping) and isinstance(written.get("tasks"), Mapping)
+    parts = [written["tasks"], written.get("groups", {})] if loaded else [written]  # type: ignore[index, attr-defined]
+    items = [_named(item, str(name)) for part in parts if isinstance(part, Mapping) for name, item in part.items()]
+    wrong = next((item for item in items if not isinstance(item, Task | Group)), None)
+    if wrong is not None or not items:
+        what = f"{wrong!r:.60} is neither a task nor a group" if items else "there is no task"
+        fix = "give what TaskManager.load returned, or {'name': task}"
+        raise ConfigError([Problem(Place("task_dict"), what, fix)])
+    return items
+
+
+def _named(item: Task | Group[Task], name: str) -> Task | Group[Task]:
+    """A task under the name that results call it by."""
+    if not isinstance(item, Task) or item.name == name:
+        return item
+    renamed = copy(item)
+    renamed.name = renamed.alias = name
+    return renamed
