@@ -13,7 +13,8 @@ from assay.comparison.compare import compare
 from assay.comparison.comparison import Comparison
 from assay.comparison.conditions import Plain, parse_gate
 from assay.errors import AssayError
-from assay.report.comparison_text import comparison_summary, comparison_table
+from assay.report.comparison_text import comparison_summary, comparison_tables
+from assay.report.table_writers import write_markdown
 from compared_world import GROUP, make_run, two_runs, write_tasks
 
 
@@ -244,7 +245,7 @@ def test_runs_that_do_not_differ_are_called_the_same(tmp_path: Path) -> None:
     assert (row.verdict, row.same, row.reason) == ("same", "answers", "no document differs")
     [row] = compare(two_runs(tmp_path / "other", [1, 0, 1], [1.0, 0.0, 1.0])).rows  # in other words, at that
     assert (row.verdict, row.same, row.interval is not None) == ("same", "scores", True)
-    table = comparison_table(compare(runs))
+    table = write_markdown(*comparison_tables(compare(runs)))
     assert "same answers" in table and "no document differs" in table
     assert "0 better, 0 worse, 1 the same, 0 unclear" in comparison_summary(compare(runs))
 

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cli import main
-from assay.cli.leaderboard import leaderboard_text
+from assay.cli.leaderboard import leaderboard_tables
 from assay.comparison.leaderboard import Leaderboard, Ranking, Standing, leaderboard
 from assay.models import Scripted
+from assay.report.table_writers import write_markdown
 from assay.statistics.intervals import student
 from assay.statistics.ratings import ELO, Game, bradley_terry, rank_intervals
 from compared_world import make_run, write_tasks
@@ -206,7 +207,7 @@ def test_the_command_prints_a_table_json_and_csv(tmp_path: Path, capsys: pytest.
     runs = [str(each) for each in judged(tmp_path / "w", {"strong": "W" * 9, "weak": "WLWLLLWLT"})]
     assert main(["leaderboard", *runs]) == 0
     shown = capsys.readouterr()
-    assert re.search(r"\|1 +\|1 +\|strong *\|\d+ *\|\d+ … ∞ *\|9/0/0", shown.out)
+    assert re.search(r"\| +1\|1 +\|strong *\| *\d+\| *\d+ … ∞\|9/0/0", shown.out)
     assert "note: strong: won all 9 games: nothing limits its rating from above" in shown.err
     assert main(["leaderboard", *runs, "--json"]) == 0
     [first, *_] = json.loads(capsys.readouterr().out)["ratings"]
@@ -276,6 +277,7 @@ def test_a_ranking_names_the_level_of_each_interval_and_a_small_p_is_not_zero() 
     first = Standing("one", 1, (1, 1), 0.9, 0.8, 0.95, 50)
     second = Standing("two", 2, (2, 2), 0.5, 0.4, 0.6, 50, -0.4, -0.5, -0.3, 3e-7)
     ranking = Ranking("t", "acc", "none", higher_is_better=True, standings=[first, second])
-    text = leaderboard_text(Leaderboard([], [ranking], [], 0.8))
-    assert re.search(r"\|95 % +\| n\|to the first\|80 % of it +\|p +\|", text)
+    [table] = leaderboard_tables(Leaderboard([], [ranking], [], 0.8))
+    text = write_markdown(table)
+    assert re.search(r"\| +95 %\| n\|to the first\| +80 % of it\| +p\|", text)
     assert "|<0.0001|" in text

@@ -55,7 +55,7 @@ def test_results_and_plan_have_the_noise_of_repeats(tmp_path: Path, capsys: pyte
     assert noise["needed"] == expected
     assert main(["plan", "--mde", "10pp", "--half_width", "20pp", "--baseline", str(tmp_path / "r")]) == 0
     table = capsys.readouterr().out
-    assert "|20.00pp " in table and "n for ± with 8 repeats" in table
+    assert "20.00pp|" in table and "n for ± with 8 repeats" in table
     assert main(["plan", "--mde", "1pp", "--half_width", "wide", "--baseline", str(tmp_path / "r")]) == 2
     assert "invalid width 'wide' — write 1pp, or 0.05" in capsys.readouterr().err
 

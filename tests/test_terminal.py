@@ -12,7 +12,7 @@ from assay import simple_evaluate
 from assay.cli import COMMANDS, main
 from assay.cli.output import break_line
 from assay.models import Scripted
-from assay.report.terminal import TableView, fit, fitted_table, wrap
+from assay.report.terminal import TableView, fitted_table, wrap
 from terminal_world import STYLE, cells, on_terminal, widest
 from test_label_command import evaluated, filled
 
@@ -283,7 +283,7 @@ def test_a_number_with_an_exponent_is_not_a_word() -> None:
 
 def test_a_table_of_numbers_too_many_for_a_line_becomes_blocks() -> None:
     table = TableView(("name", *"abcdefgh"), [("x", *["0.123456789"] * 8)])
-    assert fit(table, 40) is None
+    assert fitted_table(table, 40)[1] == ()  # a block for each row
     assert fitted_table(table, 40)[0] == ["x", *(f"  {name}: 0.123456789" for name in "abcdefgh")]
 
 

@@ -151,8 +151,8 @@ def test_replicas_that_are_ready_are_shown() -> None:
     engine = Engine()
     engine.replicas = {"model": 4, "judge": 1}
     left, view = TimeLeft(1, 2, 1.0, 1.0), progress([task("choices", 3, {"loglikelihood"})], engine)
-    assert ", 4 replicas, 1 replica of judge, cost 1.50, " in log_line(view, left)
-    assert ", 4 replicas, 1 replica of judge, cost 1.50, " in terminal_line(view, left, 120)
+    assert ", 4 replicas, 1 replica of judge, cost 1.5000, " in log_line(view, left)
+    assert ", 4 replicas, 1 replica of judge, cost 1.5000, " in terminal_line(view, left, 120)
 
 
 def test_a_terminal_gets_one_line_within_its_width(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from assay import ScoreOptions, score, simple_evaluate
 from assay.comparison.comparison import Flip
 from assay.models import Scripted
 from assay.models.servers.server_model import Price
+from assay.number_text import format_trimmed
 from assay.records import FilterScores, Generate, Sample
 from assay.report.document import ReportOptions, build_report
 from assay.runs.folder import write_json
@@ -46,7 +47,6 @@ from assay.viewer.sample_page import (
     diff_parts,
     sample_score,
     sample_view,
-    short_number,
     unit_results,
 )
 from assay.viewer.samples import Database, Samples
@@ -314,7 +314,7 @@ def test_the_list_of_samples_names_their_audit_kinds_and_every_score_with_four_d
     hostile = {"run": "<img src=x onerror=alert(0)>", "task": HOSTILE[0]}
     _, page, _ = fetched(address, "/task", **hostile)
     assert page.count('<td class="faint">empty</td>') == len(HOSTILE)
-    assert [short_number(each) for each in (0.0, 1.0, 2 / 3, -0.5, 1e-7)] == ["0", "1", "0.6667", "-0.5", "1e-07"]
+    assert [format_trimmed(each) for each in (0.0, 1.0, 2 / 3, -0.5, 1e-7)] == ["0", "1", "0.6667", "-0.5", "1e-07"]
 
 
 def test_examples_are_folded_also_where_every_document_has_its_own(sums: Samples) -> None:

@@ -28,6 +28,7 @@ COMMANDS = {
     "compare": "compare runs with the first of them, document by document: is B worse than A, and why",
     "gate": "decide what a run must show, alone or against a baseline, with an exit code for CI",
     "leaderboard": "rank models by pairwise verdicts and by scores on the same documents, with intervals of ranks",
+    "table": "print runs side by side as a paper does: models by tasks, the best in bold; LaTeX, markdown, HTML, CSV, JSON",
     "plan": "compute how many documents or repeats are needed to detect a difference",
     "verify-backend": "compare the answers of two backends to identical requests",
     "view": "browse runs in a browser: groups, tasks, samples, comparisons",

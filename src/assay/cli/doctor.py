@@ -23,6 +23,7 @@ from assay.cli.output import echo_columns, echo_json, terminal_width
 from assay.config.folders import CACHE_VARIABLE, cache_folder
 from assay.errors import AssayError, SelfExplanatory, installing
 from assay.redaction import redacted_text, without_environment
+from assay.report.report_table import Column, ReportTable, Style, TableLine, TextCell
 from assay.version import __version__
 
 OK, NOTE, BROKEN = "ok", "note", "broken"
@@ -81,12 +82,18 @@ def run_doctor(options: argparse.Namespace) -> int:
     if options.format == "json":
         echo_json({"ok": not any(each.state == BROKEN for each in checks), "checks": [asdict(each) for each in checks]})
     else:
-        lines = [(each.state, each.name, each.text + (f" — {each.fix}" if each.fix else "")) for each in checks]
-        colors = {OK: "green", NOTE: "yellow", BROKEN: "red"}
-        styles: dict[tuple[int, str | None], str] = {
-            (number, ""): colors[each.state] for number, each in enumerate(checks)
-        }
-        echo_columns(("", "what", "found"), lines, styles=styles)
+        styles: dict[str, Style] = {OK: "better", NOTE: "warning", BROKEN: "worse"}
+        lines = [
+            TableLine(
+                [
+                    TextCell(check.state, styles[check.state]),
+                    check.name,
+                    check.text + (f" — {check.fix}" if check.fix else ""),
+                ]
+            )
+            for check in checks
+        ]
+        echo_columns(ReportTable([Column("", "state"), Column("what"), Column("found")], lines))
     return 1 if any(each.state == BROKEN for each in checks) else 0
 
 

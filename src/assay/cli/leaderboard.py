@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from assay.cli.flags import add_table_options
-from assay.cli.output import draw_table, echo, echo_err, echo_json, wrapped_text
+from assay.cli.output import echo, echo_err, echo_json, echo_report_table
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.errors import ConfigError, Place, Problem
-from assay.report.table import format_decimal, format_interval, format_p, spreadsheet_text
+from assay.number_text import format_share
+from assay.report.report_table import Column, CountCell, IntervalCell, NumberCell, PValueCell, ReportTable, TableLine
+from assay.safe_text import spreadsheet_text
 from assay.statistics.ratings import Rating
 
-RATED = ("Rank", "ranks", "Model", "Rating", "95 %", "wins/ties/losses", "documents")
-RANKED = ("Rank", "ranks", "Model", "Value", "95 %", "n", "to the first", "95 % of it", "p")
 CSV = ("board", "metric", "filter", "pool", "rank", "rank_low", "rank_high", "name", "value", "low", "high", "n", "wins", "ties",
        "losses", "difference", "difference_low", "difference_high", "p")  # fmt: skip
 
@@ -46,7 +46,7 @@ def run_leaderboard(options: argparse.Namespace) -> int:
         options.runs,
         tasks=options.tasks,
         metrics=options.metrics,
-        names=_names(options.name),
+        names=parse_names(options.name),
         level=options.level,
         allow_different_prompts=options.allow_different_prompts,
     )
@@ -55,13 +55,17 @@ def run_leaderboard(options: argparse.Namespace) -> int:
     elif options.format == "csv":
         echo(leaderboard_csv(board).rstrip("\n"))
     else:
-        echo(leaderboard_text(board))
+        for number, table in enumerate(leaderboard_tables(board)):
+            if number:
+                echo()
+            echo_report_table(table)
     for note in board.notes:
         echo_err(f"note: {note}")
     return 0
 
 
-def _names(written: Sequence[str]) -> dict[str, str]:
+def parse_names(written: Sequence[str]) -> dict[str, str]:
+    """Read the values of --name: new names by the old ones."""
     pairs = [each.partition("=") for each in written]
     wrong = next((each for each, (old, _, new) in zip(written, pairs, strict=True) if not old or not new), None)
     if wrong is not None:
@@ -84,43 +88,75 @@ def _finite(number: float | None) -> float | None:
     return None if number is None or number in (float("inf"), float("-inf")) else number
 
 
-def leaderboard_text(board: Leaderboard) -> str:
-    level = f"{board.level * 100:g} %"
-    blocks = []
-    for pool in dict.fromkeys(each.pool for each in board.ratings):
-        header = [cell.replace("95 %", level) for cell in RATED]
-        blocks.append(draw_table(header, [_rated(each) for each in board.ratings if each.pool == pool]))
-    for ranking in board.rankings:
-        header = [cell.replace("95 % of it", f"{level} of it") for cell in RANKED]  # values have the run's own
-        direction = "higher is better" if ranking.higher_is_better else "lower is better"
-        filtered = "" if ranking.filter == "none" else f" ({ranking.filter})"
-        blocks.append(
-            wrapped_text(f"{ranking.name}: {ranking.metric}{filtered}, {direction}\n")
-            + draw_table(header, _ranked(ranking), drop=[header[each] for each in (7, 8, 6)])
+def leaderboard_tables(board: Leaderboard) -> list[ReportTable]:
+    """A table for each pool of rated models, and for each ranking."""
+    pools = dict.fromkeys(rating.pool for rating in board.ratings)
+    tables = [_rating_table(board, [rating for rating in board.ratings if rating.pool == pool]) for pool in pools]
+    return tables + [_ranking_table(board, ranking) for ranking in board.rankings]
+
+
+def _rating_table(board: Leaderboard, ratings: Sequence[Rating]) -> ReportTable:
+    columns = [
+        *_name_columns(),
+        Column("Rating", align="right"),
+        Column(format_share(board.level, 0), "interval", align="right"),
+        Column("wins/ties/losses"),
+        Column("documents", align="right"),
+    ]
+    lines = [
+        TableLine(
+            [
+                CountCell(rating.rank),
+                _ranks(rating.ranks),
+                rating.name,
+                NumberCell(rating.rating, digits=0),
+                IntervalCell(rating.low, rating.high, digits=0),
+                f"{rating.wins}/{rating.ties}/{rating.losses}",
+                CountCell(rating.documents),
+            ]
         )
-    return "\n\n".join(blocks)
+        for rating in ratings
+    ]
+    return ReportTable(columns, lines)
+
+
+def _ranking_table(board: Leaderboard, ranking: Ranking) -> ReportTable:
+    columns = [
+        *_name_columns(),
+        Column("Value", align="right"),
+        Column("95 %", "interval", align="right"),  # the run's own; that of the difference has the board's level
+        Column("n", align="right"),
+        Column("to the first", "difference", align="right", drop=3),
+        Column(f"{format_share(board.level, 0)} of it", "difference_interval", align="right", drop=1),
+        Column("p", align="right", drop=2),
+    ]
+    lines = [
+        TableLine(
+            [
+                CountCell(standing.rank),
+                _ranks(standing.ranks),
+                standing.name,
+                NumberCell(standing.value, digits=4),
+                IntervalCell(standing.low, standing.high),
+                CountCell(standing.n),
+                "" if standing.difference is None else NumberCell(standing.difference, digits=4, is_signed=True),
+                IntervalCell(standing.difference_low, standing.difference_high),
+                PValueCell(standing.p),
+            ]
+        )
+        for standing in ranking.standings
+    ]
+    direction = "higher is better" if ranking.higher_is_better else "lower is better"
+    filtered = "" if ranking.filter == "none" else f" ({ranking.filter})"
+    return ReportTable(columns, lines, f"{ranking.name}: {ranking.metric}{filtered}, {direction}")
+
+
+def _name_columns() -> list[Column]:
+    return [Column("Rank", align="right"), Column("ranks"), Column("Model")]
 
 
 def _ranks(ranks: tuple[int, int]) -> str:
     return f"{ranks[0]}" if ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}"
-
-
-def _rated(each: Rating) -> tuple[str, ...]:
-    ends = "" if each.low is None or each.high is None else f"{each.low:.0f} … {each.high:.0f}"
-    counts = f"{each.wins}/{each.ties}/{each.losses}"
-    return (str(each.rank), _ranks(each.ranks), each.name, f"{each.rating:.0f}", ends.replace("inf", "∞"), counts,
-            f"{each.documents}")  # fmt: skip
-
-
-def _ranked(ranking: Ranking) -> list[tuple[str, ...]]:
-    return [
-        (
-            str(each.rank), _ranks(each.ranks), each.name, format_decimal(each.value), format_interval(each.low, each.high),
-            f"{each.n}", "" if each.difference is None else f"{each.difference:+.4f}",
-            format_interval(each.difference_low, each.difference_high), format_p(each.p),
-        )
-        for each in ranking.standings
-    ]  # fmt: skip
 
 
 def leaderboard_csv(board: Leaderboard) -> str:

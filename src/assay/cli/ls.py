@@ -13,6 +13,7 @@ from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_term
 from assay.dialect import dialect_of_files
 from assay.errors import ConfigError, Place, Problem
 from assay.records import JSON
+from assay.report.report_table import text_table
 from assay.similar import nearest
 
 DETAILED = 300
@@ -135,7 +136,7 @@ def _show(rows: list[ListedName], *, wide: bool) -> None:
     shown = [each[: len(header)] for each in about]
     if wide:
         header, shown = (*header, "where"), [(*each, row.path or "") for each, row in zip(shown, rows, strict=True)]
-    echo_columns(header, shown)
+    echo_columns(text_table(header, shown))
 
 
 def _from_index(row: ListedName) -> str:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from assay.config.option import YAMLValue
 from assay.records import JSON, Function
-from assay.report.terminal import TableView, cell_width, fitted_table, pieces
+from assay.report.cell_text import cell_text
+from assay.report.report_table import ReportTable
+from assay.report.terminal import TableView, cell_width, fitted_table, pieces, write_terminal
 
 if TYPE_CHECKING:
     from assay.results import Results
@@ -138,20 +140,15 @@ def terminal_width(stream: TextIO) -> int:
     return USUAL_WIDTH
 
 
-def echo_columns(
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    drop: Sequence[str] = (),
-    styles: Mapping[tuple[int, str | None], str] | None = None,
-) -> None:
-    """Print rows under a header: fitted on a terminal, else in aligned columns."""
-    table = TableView(header, list(rows), drop, styles or {})
+def echo_columns(table: ReportTable) -> None:
+    """Print lines under a header: fitted on a terminal, else in aligned columns."""
     if screen().is_fitted:
-        echo_table(table)
+        echo_report_table(table)
         return
-    table = _printable(table)
-    widths = [max(len(row[column]) for row in [list(header), *table.rows]) for column in range(len(header))]
-    for row in [header, *table.rows]:
+    rows = [[column.title for column in table.columns]]
+    rows += [[printable(cell_text(cell)).replace("\n", "⏎") for cell in line.cells] for line in table.lines]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
         sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
 
 
@@ -163,6 +160,31 @@ def draw_table(header: Sequence[str], rows: Sequence[Sequence[str]], drop: Seque
         return markdown_table(header, rows)
     shown, left_out = fitted_table(_printable(TableView(header, rows, drop)), screen().width)
     return "\n".join([*shown, *_left_out_lines(left_out)])
+
+
+def draw_report_table(table: ReportTable) -> str:
+    """A table without title and notes as text without color: fitted on a terminal, else markdown."""
+    if not screen().is_fitted:
+        from assay.report.table_writers import write_markdown
+
+        return write_markdown(table)
+    shown, left_out = write_terminal(table, screen().width)
+    return "\n".join([*shown, *_left_out_lines(left_out)])
+
+
+def echo_report_table(table: ReportTable) -> None:
+    """Print a table with its title and notes: fitted on a terminal, else markdown."""
+    if not screen().is_fitted:
+        from assay.report.table_writers import write_markdown
+
+        echo(write_markdown(table))
+        return
+    shown, left_out = write_terminal(table, screen().width, colored=screen().is_colored)
+    if table.title:
+        echo_wrapped(f"{table.title}\n")
+    write_lines([*shown, *_left_out_lines(left_out), *([""] if table.notes else [])])
+    for note in table.notes:
+        echo_wrapped(note)
 
 
 def echo_table(table: TableView) -> None:

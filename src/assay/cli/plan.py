@@ -8,17 +8,27 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from assay.cli.flags import add_catalog_options, add_table_options, task_manager
-from assay.cli.output import draw_table, echo, echo_err, echo_json, echo_wrapped, wrapped_text
+from assay.cli.output import echo, echo_err, echo_json, echo_report_table, echo_wrapped
 from assay.comparison.planning import Aim, Planned, Unknown, may_be_rate, planned_from_runs, planned_from_tasks
 from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem, grouped, some
+from assay.number_text import NO_VALUE
 from assay.records import ScoreKey
+from assay.report.report_table import Cell, Column, CountCell, ReportTable, TableLine
 from assay.runs.results import tasks_text
 
 if TYPE_CHECKING:
     from assay.comparison.noise import NoiseRow
 
-HEADER = ("Tasks", "Metric", "n", "needed", "enough", "detectable", "repeats needed")
+COLUMNS = (
+    Column("Tasks"),
+    Column("Metric"),
+    Column("n", align="right"),
+    Column("needed", align="right"),
+    Column("enough"),
+    Column("detectable", align="right"),
+    Column("repeats needed", align="right", drop=1),
+)
 NONE = "no number suffices"
 
 
@@ -72,11 +82,12 @@ def run_plan(options: argparse.Namespace) -> int:
         planned = [{**asdict(each), "enough": each.is_enough} for each in rows]
         echo_json({"aim": asdict(aim), "rows": planned, "noise": [asdict(each) for each in noise]})
     else:
-        echo(draw_table(HEADER, [_cells(each) for each in rows], drop=("repeats needed",)))
+        echo_report_table(ReportTable(COLUMNS, [TableLine(_cells(row)) for row in rows]))
         for line in _assumptions(options, aim, rows):
             echo_wrapped(line)
         if noise:
-            echo("\n" + _noise_table(options, aim, noise))
+            echo()
+            echo_report_table(_noise_table(options, aim, noise))
     return 0
 
 
@@ -123,22 +134,36 @@ def _half_width(options: argparse.Namespace, aim: Aim) -> float:
     return float(size[1]) / (100 if size[2] else 1)
 
 
-def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRow]") -> str:
+def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRow]") -> ReportTable:
     width = _half_width(options, aim)
-    repeats = sorted({count for each in noise for count in each.needed})
-    by_repeats = [f"n for ± with {count} repeat{'s' if count > 1 else ''}" for count in repeats]
-    header = ("Tasks", "Metric", "n", "± now", "± chosen", "between documents", "within", *by_repeats)
-    rows = [
-        (
-            each.name, each.metric, str(each.n), _size(each.half_width, each.metric), _size(width, each.metric),
-            f"{each.between:.4g}", "" if each.within is None else f"{each.within:.4g}",
-            *(f"{each.needed[count]}" if count in each.needed else "" for count in repeats),
+    repeats = sorted({count for row in noise for count in row.needed})
+    columns = [
+        Column("Tasks"),
+        Column("Metric"),
+        Column("n", align="right"),
+        Column("± now", "half_width", align="right"),
+        Column("± chosen", "chosen", align="right", drop=3),
+        Column("between documents", align="right", drop=2),
+        Column("within", align="right", drop=1),
+        *(Column(f"n for ± with {count} repeat{'s' if count > 1 else ''}", align="right") for count in repeats),
+    ]
+    lines = [
+        TableLine(
+            [
+                row.name,
+                row.metric,
+                CountCell(row.n),
+                _size(row.half_width, row.metric),
+                _size(width, row.metric),
+                f"{row.between:.4g}",
+                "" if row.within is None else f"{row.within:.4g}",
+                *(CountCell(row.needed.get(count)) for count in repeats),
+            ]
         )
-        for each in noise
-    ]  # fmt: skip
-    return draw_table(header, rows, drop=("within", "between documents", "± chosen")) + wrapped_text(
-        "\n± is half of a 95 % interval; between and within are variances of a document's score."
-    )
+        for row in noise
+    ]
+    note = "± is half of a 95 % interval; between and within are variances of a document's score."
+    return ReportTable(columns, lines, notes=[note])
 
 
 def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
@@ -203,11 +228,17 @@ def _size(size: float, metric: str, digits: int = 2) -> str:
     return f"{size:.4g}" if _has_own_unit(metric) else f"{size * 100:.{digits}f}pp"
 
 
-def _cells(each: Planned) -> tuple[str, ...]:
-    reached = _size(each.mde, each.metric) if each.mde is not None else "–"
-    repeats = "–" if each.documents is None else str(each.repeats_needed or NONE)
-    enough = {True: "yes", False: "no", None: "–"}[each.is_enough]
-    return each.name, each.metric, str(each.documents or "–"), str(each.needed), enough, reached, repeats
+def _cells(row: Planned) -> list[Cell]:
+    repeats = row.repeats_needed or NONE if row.documents is not None else NO_VALUE
+    return [
+        row.name,
+        row.metric,
+        CountCell(row.documents) if row.documents else NO_VALUE,
+        CountCell(row.needed),
+        {True: "yes", False: "no", None: NO_VALUE}[row.is_enough],
+        _size(row.mde, row.metric) if row.mde is not None else NO_VALUE,
+        str(repeats),
+    ]
 
 
 def _assumptions(options: argparse.Namespace, aim: Aim, rows: Sequence[Planned]) -> list[str]:

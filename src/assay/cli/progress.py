@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.cli.output import echo_err
 from assay.evaluation.time_left import TimeLeft, time_left_of
+from assay.number_text import format_money, format_time_span
 from assay.report.time_text import time_left_text
 from assay.tasks.run import TRUNCATED
 
@@ -99,7 +100,11 @@ def _task_in_work(run: "RunProgress") -> str:
 
 def _waiting(run: "RunProgress") -> str:
     since = run.engine.unreachable_since
-    return f"the model is unreachable: waiting for {time.monotonic() - since:.0f} s" if since is not None else ""
+    return (
+        f"the model is unreachable: waiting for {format_time_span(time.monotonic() - since)}"
+        if since is not None
+        else ""
+    )
 
 
 def _counts(run: "RunProgress") -> list[str]:
@@ -113,4 +118,4 @@ def _counts(run: "RunProgress") -> list[str]:
         f"{number} {'replica' if number == 1 else 'replicas'}{'' if role == 'model' else f' of {role}'}"
         for role, number in run.engine.replicas.items()
     ]
-    return [*ready, *counted, *([f"cost {cost:.2f}"] if cost is not None else [])]
+    return [*ready, *counted, *([f"cost {format_money(cost)}"] if cost is not None else [])]

@@ -13,6 +13,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.redaction import redacted_text
 from assay.report.index import MIN_RUNS, RunEntry, RunIndex
 from assay.report.reading import RunHeadline, RunSummary
+from assay.report.report_table import Column, CountCell, ReportTable, TableLine
 from assay.report.table import table_heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
@@ -84,11 +85,15 @@ def _list(folder: Path) -> int:
         return 0
     known = RunIndex(folder).refresh() if len(paths) >= MIN_RUNS else {}
     heads = [_head(path, known.get(path.name)) for path in paths]
-    echo_columns(
-        ("run", "started", "model", "tasks", "status", "number"),
-        [_row(each) for each in heads],
-        drop=("started", "tasks"),
-    )
+    columns = [
+        Column("run"),
+        Column("started", drop=1),
+        Column("model"),
+        Column("tasks", drop=2),
+        Column("status"),
+        Column("number"),
+    ]
+    echo_columns(ReportTable(columns, [TableLine(_row(head)) for head in heads]))
     for each in heads:
         if each.problem:
             echo_err(f"{each.path}: {each.problem}")
@@ -192,10 +197,19 @@ def run_cache(options: argparse.Namespace) -> int:
 
 def _list_cache(cache: Cache) -> int:
     rows = [
-        (shelf.model, f"{shelf.responses:,}", f"{shelf.bytes / 2**20:.1f} MB", _day(shelf.written), _day(shelf.used))
+        TableLine(
+            [
+                shelf.model,
+                CountCell(shelf.responses),
+                f"{shelf.bytes / 2**20:.1f} MB",
+                _day(shelf.written),
+                _day(shelf.used),
+            ]
+        )
         for shelf in cache.shelves()
     ]
-    echo_columns(("model", "responses", "size", "first written", "last used"), rows)
+    numbers = [Column("responses", align="right"), Column("size", align="right")]
+    echo_columns(ReportTable([Column("model"), *numbers, Column("first written"), Column("last used")], rows))
     return 0
 
 

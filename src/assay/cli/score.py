@@ -9,6 +9,7 @@ from assay.cli.flags import add_option, add_table_options
 from assay.cli.output import counted, draw_table, echo, echo_results, echo_tables, echo_wrapped, exit_code
 from assay.evaluation.merge import merge
 from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions, score
+from assay.number_text import format_decimal, format_signed
 from assay.redaction import redacted_command
 from assay.report.table import table_footing
 
@@ -77,7 +78,7 @@ def _show(scored: Rescored) -> None:
 def _numbers(numbers: Sequence[RowChange]) -> str:
     """Format the numbers that changed as a table."""
     rows = [
-        (each.name, each.row, _number(each.before), _number(each.after), _step(each), str(each.changed))
+        (each.name, each.row, format_decimal(each.before), format_decimal(each.after), _step(each), str(each.changed))
         for each in numbers
         if each.before != each.after or each.changed
     ]
@@ -97,12 +98,8 @@ def _samples(scored: Rescored) -> Iterable[str]:
         yield f"all of them: {scored.folder / CHANGES}"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
-
-
 def _step(number: RowChange) -> str:
-    return "" if number.before is None or number.after is None else f"{number.after - number.before:+.4f}"
+    return "" if number.before is None or number.after is None else format_signed(number.after - number.before)
 
 
 def define_merge(parser: argparse.ArgumentParser) -> None:

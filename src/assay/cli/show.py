@@ -18,6 +18,7 @@ from assay.groups import Group
 from assay.models.load import token_counter
 from assay.records import JSON, Call, Failed, Sample, arguments
 from assay.redaction import redacted, written_arguments
+from assay.report.report_table import text_table
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
 from assay.tasks.validate import unchecked_parameters
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from assay.evaluation.prepare import PreparedRun
     from assay.tasks.runnable import Runnable
 
+SETTINGS = ("key", "value", "from")
 WIDTH = 72
 SHOWN, COUNTED = 1, 25
 """Documents of a task that are printed, and those that requests and tokens are counted on."""
@@ -103,7 +105,7 @@ def _show_task(manager: TaskManager, task: Task) -> None:
     rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
     if rewritten:
         echo("\nrewritten by the format:")
-        echo_columns(("key", "value", "from"), rewritten)
+        echo_columns(text_table(SETTINGS, rewritten))
 
 
 def _show_mermaid(loaded: LoadedTasks) -> None:
@@ -120,7 +122,7 @@ def _show_mermaid(loaded: LoadedTasks) -> None:
 def _show_settings(fields: Fields) -> None:
     folder = _common_folder(fields)
     echo(f"\nfiles below {folder}" if folder else "")
-    echo_columns(("key", "value", "from"), list(_settings(fields, folder)))
+    echo_columns(text_table(SETTINGS, _settings(fields, folder)))
 
 
 def _common_folder(fields: Fields) -> str:
@@ -158,7 +160,7 @@ def _show_functions(task: Task) -> None:
             continue
         code = getattr(target, "__code__", None)
         rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(target)))
-    echo_columns(("function", "defined at"), rows)
+    echo_columns(text_table(("function", "defined at"), rows))
 
 
 def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:

@@ -34,6 +34,7 @@ from assay.evaluation.replicas import FleetOptions, fleet_options
 from assay.fleet.sweep import KEY, finished_run, same_but_model
 from assay.fleet.watch import Checkpoint, CheckpointWatch, CommandTemplate, WatchOptions, convert
 from assay.models.load import check_arguments
+from assay.number_text import format_duration
 from assay.redaction import redacted_command
 from assay.report.comparison_text import gate_line
 from assay.report.table import checkpoints_json, headline
@@ -233,7 +234,7 @@ class WatchSession:
         self.results[checkpoint.name], self.steps[checkpoint.name] = results, checkpoint.step
         if is_new:
             seconds = time.monotonic() - started
-            echo(f"step {checkpoint.step}: {headline(results)} ({checkpoint.name}, {seconds:.0f} s)")
+            echo(f"step {checkpoint.step}: {headline(results)} ({checkpoint.name}, {format_duration(seconds)})")
         if checkpoint.name not in self.decided:
             self._decide(checkpoint)
         self._write()

@@ -34,6 +34,7 @@ from assay.runs.labels import (
 from assay.runs.run import Run, mapping
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.turns import shown_prompt
+from assay.safe_text import spreadsheet_cell
 from assay.scoring.judges import PREFERENCE, RUBRIC
 from assay.statistics.arrays import estimate
 from assay.statistics.influence import Estimate
@@ -47,7 +48,6 @@ PLANNED = (50, 100, 300)
 AGREEMENT = (0.5, 0.7, 0.9)
 """Correlations of labels with verdicts for which a plan has the width of intervals: those of poor, fair and good judges."""
 COLUMNS = ("task", "id", "prompt", "target", "answer", "label")
-FORMULA, PLAIN_NUMBER = frozenset("=+-@\t\r"), re.compile(r"[+-]?[\d.,]+")
 WHOLE = re.compile(r"\d+(\.0+)?")
 WRONG_SIZE = "wrong size"
 """In a record that was read: how many cells it has, if they are not as many as there are columns."""
@@ -230,15 +230,6 @@ def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
         }
         record |= {"judge": sample.scores.get(row_name(rows.keys[0]))} if seen else {}
         yield record | {"label": ""}
-
-
-def spreadsheet_cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula: an answer could read other files with one.
-
-    >>> spreadsheet_cell("=HYPERLINK(A1)"), spreadsheet_cell("-5"), spreadsheet_cell("as it is")
-    ("'=HYPERLINK(A1)", '-5', 'as it is')
-    """
-    return f"'{text}" if text[:1] in FORMULA and not PLAIN_NUMBER.fullmatch(text) else text
 
 
 def _text(value: Any) -> str:

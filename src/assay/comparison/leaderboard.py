@@ -96,7 +96,7 @@ def leaderboard(
     if not 0.5 < level < 1:
         raise ConfigError([Problem(Place("--level"), f"must be between 0.5 and 1, got {level:g}", "give 0.95, say")])
     options = LeaderboardOptions(tasks, metrics, names or {}, level, allow_different_prompts)
-    by_name = _labelled([Path(each) for each in runs], options.names)
+    by_name = label_runs([Path(each) for each in runs], options.names, "assay leaderboard")
     for pattern in tasks:
         if not any(_has(run, pattern) for run in by_name.values()):
             below(
@@ -121,11 +121,11 @@ def _notes(ratings: Sequence[Rating]) -> Iterator[str]:
     yield from (f"{each.name}: {each.reason}" for each in ratings if each.reason)
 
 
-def _labelled(folders: Sequence[Path], names: Mapping[str, str]) -> dict[str, Run]:
-    """Runs by the shortest ends of their paths that differ, or the name given for that."""
+def label_runs(folders: Sequence[Path], names: Mapping[str, str], command: str) -> dict[str, Run]:
+    """Open the runs, each by the shortest end of its path that differs from the others', or the name given for that."""
     parts = [shown_parts(Path(folder)) for folder in folders]
     if len(set(parts)) < len(parts):
-        raise ConfigError([Problem(Place("assay leaderboard"), "the same run is named twice", "name each run once")])
+        raise ConfigError([Problem(Place(command), "the same run is named twice", "name each run once")])
     length = 1
     while len({each[-length:] for each in parts}) < len(parts):
         length += 1

@@ -14,6 +14,7 @@ from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
 from assay.engine.threads import begin_in_thread
 from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, Model, ModelLost, Remote
+from assay.number_text import format_money
 from assay.records import Call, Failed, Generate, Request, Response, Returned, Usage, UserValue
 from assay.user_code import user_code
 
@@ -58,9 +59,8 @@ class Budget:
             self._open += 1
             return True
         if not self._open and not self.ended:
-            self.ended = (
-                f"max_cost: {self._spent:.4f} of {self.cost:g} spent, and the next request may cost {estimate:.4f}"
-            )
+            spent, more = format_money(self._spent), format_money(estimate)
+            self.ended = f"max_cost: {spent} of {self.cost:g} spent, and the next request may cost {more}"
         return False
 
     def settle(self, estimate: float, cost: float) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from assay.number_text import format_duration
 from assay.report.drawing import (
     SERIES,
     SHAPES,
@@ -159,7 +160,7 @@ class Span(NamedTuple):
 
     @property
     def title(self) -> str:
-        return f"{self.kind} {self.name}: {seconds_text(self.seconds)} {self.note}".strip()
+        return f"{self.kind} {self.name}: {format_duration(self.seconds)} {self.note}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +198,6 @@ def interval_text(value: float, low: float | None, high: float | None) -> str:
     """
     ends = f" ({low:.4g} … {high:.4g})" if low is not None and high is not None else ""
     return f"{value:.4g}{ends}"
-
-
-def seconds_text(seconds: float) -> str:
-    """A duration with two digits.
-
-    >>> seconds_text(0.0123), seconds_text(1.234), seconds_text(75)
-    ('12 ms', '1.2 s', '75 s')
-    """
-    return f"{seconds * 1000:.0f} ms" if seconds < 0.1 else f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -611,7 +603,7 @@ SPAN_LINE = 20.0
 
 def _timeline(panel: Timeline, left: float, top: float, wide: float) -> tuple[list[Shape], float]:
     total = sum(span.seconds for span in panel.spans) or 1.0
-    durations = [seconds_text(span.seconds) for span in panel.spans]
+    durations = [format_duration(span.seconds) for span in panel.spans]
     names = fitted_names([span.name for span in panel.spans], wide * MAX_NAME_SHARE)
     beside = max((text_width(text) for text in durations), default=0.0) + 8
     across = Axis(0.0, total, left + max(map(text_width, names), default=0.0) + 10, left + wide - beside)

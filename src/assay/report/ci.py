@@ -8,8 +8,9 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from assay.comparison.comparison import Comparison, GateVerdict, decision_of
+from assay.number_text import format_share
 from assay.report.comparison_text import DECISIONS, gate_line, gate_number
-from assay.report.table import markdown_table
+from assay.report.report_table import Cell, Column, NumberCell, ReportTable, ShareCell, TableLine
 from assay.statistics.intervals import Decision
 
 Policy = Literal["pass", "fail"] | None
@@ -80,17 +81,27 @@ def _in_markdown(text: str) -> str:
     return escaped.replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
 
 
-def recovery_table(comparison: Comparison) -> str:
-    """How much of the first run's number each other one keeps, as a Markdown table."""
-    head = ("Tasks", "Metric", "Run", "a", "b", "b ÷ a", f"{comparison.level:.0%}".replace("%", " %"))
-    cells = []
+def recovery_table(comparison: Comparison) -> ReportTable:
+    """How much of the first run's number each other one keeps."""
+    level = Column(format_share(comparison.level, 0), "interval")
+    columns = [
+        *map(Column, ("Tasks", "Metric", "Run")),
+        *(Column(name, align="right") for name in ("a", "b", "b ÷ a")),
+        level,
+    ]
+    lines = []
     for row in comparison.rows:
         if row.recovery is not None and row.a is not None and row.b is not None:
             known = row.recovery_low is not None and row.recovery_high is not None
-            ends = f"{row.recovery_low:.2%} … {row.recovery_high:.2%}" if known else "–"
+            ends = f"{format_share(row.recovery_low, 2)} … {format_share(row.recovery_high, 2)}" if known else "–"
             run = comparison.runs[row.run].label
-            cells.append((row.name, row.metric, run, f"{row.a:.4f}", f"{row.b:.4f}", f"{row.recovery:.2%}", ends))
-    return markdown_table(head, cells)
+            numbers: list[Cell] = [
+                NumberCell(row.a, digits=4),
+                NumberCell(row.b, digits=4),
+                ShareCell(row.recovery, digits=2),
+            ]
+            lines.append(TableLine([row.name, row.metric, run, *numbers, ends]))
+    return ReportTable(columns, lines)
 
 
 def annotations(outcome: GateOutcome) -> list[str]:

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 
 from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
@@ -26,15 +26,26 @@ from assay.comparison.verification import (
 )
 from assay.config.row_names import shown_filter
 from assay.errors import grouped, some
+from assay.number_text import format_count, format_p, format_share, format_signed
 from assay.records import AnyJSON, JSONDict
-from assay.report.table import format_p, markdown_table, spreadsheet_text
-from assay.report.terminal import TOGETHER, TableView
+from assay.report.report_table import (
+    Cell,
+    Column,
+    CountCell,
+    IntervalCell,
+    NumberCell,
+    PValueCell,
+    ReportTable,
+    Style,
+    TableLine,
+    TextCell,
+)
+from assay.report.table_writers import write_markdown
 from assay.runs.results import tasks_text
+from assay.safe_text import spreadsheet_text
 
-HEADER = ("Tasks", "Filter", "Metric", "", "a", "b", "b − a", "interval", "p", "p (Holm)", "test", "better/worse/same", "n",
-          "detectable", "b is")  # fmt: skip
-SHORT = ("Tasks", "Metric", "a", "b", "b − a [interval]", "b is", "n")
-DrawTable = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
+VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
+DrawTable = Callable[[ReportTable], str]
 DECISIONS = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE"}
 DECISION_MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 MAX_SUMMARY_LINES = 8
@@ -53,114 +64,103 @@ VERDICT_TEXTS = {
 }
 
 
-def comparison_table(comparison: Comparison, *, wide: bool = False) -> str:
-    """The rows as markdown, one table for each run compared with the first; `wide` has all columns."""
-    views = comparison_views(comparison, wide=wide)
-    text = "\n\n".join(f"{title}\n\n{markdown_table(table.header, table.rows)}" for title, table in views)
-    return text.replace(TOGETHER, " ")
-
-
-def comparison_views(comparison: Comparison, *, wide: bool = False) -> Iterator[tuple[str, TableView]]:
-    """For each run compared with the first a title and its table: seven columns, or all of them."""
-    level = f"{comparison.level:.0%}".replace("%", " %")
+def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[ReportTable]:
+    """For each run compared with the first a table: seven columns, or all of them."""
+    level = format_share(comparison.level, 0)
+    tables = []
     for number, run in enumerate(comparison.runs[1:], 1):
         rows = [row for row in comparison.rows if row.run == number]
+        names = ["", *(row.name for row in rows)]
+        is_repeated = [row.name == above for row, above in zip(rows, names, strict=False)]
+        make_cells = _all_cells if wide else _short_cells
+        lines = [
+            TableLine(
+                [TextCell(row.alias, is_repeated=repeated), *make_cells(row)],
+                level=row.depth,
+                style="bold" if row.kind == "group" else "",
+            )
+            for row, repeated in zip(rows, is_repeated, strict=True)
+        ]
         title = f"a: {comparison.runs[0].label} — {comparison.runs[0].model}\nb: {run.label} — {run.model}"
-        head = [each.replace("interval", level) for each in (HEADER if wide else SHORT)]
-        cells = list(_all_cells(rows) if wide else _short_cells(rows))
-        styles: dict[tuple[int, str | None], str] = {
-            (n, None): "bold" for n, row in enumerate(rows) if row.kind == "group"
-        }
-        colors = {"better": "green", "worse": "red", "differs": "yellow"}
-        styles |= {(n, "b is"): colors[row.verdict] for n, row in enumerate(rows) if row.verdict in colors}
-        yield title, TableView(head, cells, styles=styles)
+        tables.append(ReportTable(_columns(level, wide=wide), lines, title))
+    return tables
 
 
-def _short_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
-    before = ""
-    for row in rows:
-        ends = (
-            f" [{f',{TOGETHER}'.join(format_short(end, '+', 3) for end in row.interval)}]"
-            if row.interval is not None
-            else ""
-        )
-        reason = f" {row.reason}" if row.reason and not ends else ""
-        shown = shown_filter(row.filter, is_group=row.kind == "group")
-        name = row.metric + (f" ({shown})" if shown not in ("", "none") else "")
-        yield (
-            "" if row.name == before else _tree_name(row),
-            f"{name}{TOGETHER}{_arrow(row)}".rstrip(TOGETHER),
-            format_short(row.a),
-            format_short(row.b),
-            f"{format_short(row.difference, '+')}{ends}{reason}",
-            _verdict_text(row),
-            _documents(row),
-        )
-        before = row.name
+def _columns(level: str, *, wide: bool) -> list[Column]:
+    if not wide:
+        return [
+            Column("Tasks"),
+            Column("Metric"),
+            Column("a", align="right"),
+            Column("b", align="right"),
+            Column(f"b − a [{level}]", "difference"),
+            Column("b is", "b_is"),
+            Column("n", align="right"),
+        ]
+    return [
+        Column("Tasks"),
+        Column("Filter"),
+        Column("Metric"),
+        Column("", "direction"),
+        Column("a", align="right"),
+        Column("b", align="right"),
+        Column("b − a", "difference", align="right"),
+        Column(level, "interval"),
+        Column("p", align="right"),
+        Column("p (Holm)", align="right"),
+        Column("test"),
+        Column("better/worse/same"),
+        Column("n", align="right"),
+        Column("detectable", align="right"),
+        Column("b is", "b_is"),
+    ]
 
 
-def _all_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
-    before = ""
-    for row in rows:
-        counts = f"{row.wins}/{row.losses}/{row.ties}" if row.wins is not None else ""
-        yield (
-            "" if row.name == before else _tree_name(row),
-            shown_filter(row.filter, is_group=row.kind == "group"),
-            row.metric,
-            _arrow(row),
-            format_score(row.a),
-            format_score(row.b),
-            format_signed(row.difference),
-            f"{format_signed(row.interval[0])} … {format_signed(row.interval[1])}"
-            if row.interval is not None
-            else row.reason,
-            format_p(row.p),
-            format_p(row.p_holm),
-            row.test,
-            counts,
-            _documents(row),
-            format_score(row.mde),
-            _verdict_text(row),
-        )
-        before = row.name
+def _short_cells(row: ComparedRow) -> list[Cell]:
+    filter_name = shown_filter(row.filter, is_group=row.kind == "group")
+    name = row.metric + (f" ({filter_name})" if filter_name not in ("", "none") else "")
+    reason = row.reason if row.interval is None else ""
+    return [
+        f"{name} {_arrow(row)}".rstrip(),
+        NumberCell(row.a),
+        NumberCell(row.b),
+        NumberCell(row.difference, interval=row.interval, is_signed=True, reason=reason),
+        _verdict_cell(row),
+        _documents(row),
+    ]
 
 
-def _tree_name(row: ComparedRow) -> str:
-    return " " * row.depth + ("- " if row.depth else "") + row.alias
+def _all_cells(row: ComparedRow) -> list[Cell]:
+    return [
+        shown_filter(row.filter, is_group=row.kind == "group"),
+        row.metric,
+        _arrow(row),
+        NumberCell(row.a, digits=4),
+        NumberCell(row.b, digits=4),
+        NumberCell(row.difference, digits=4, is_signed=True),
+        row.reason if row.interval is None else IntervalCell(*row.interval, is_signed=True, digits=4),
+        PValueCell(row.p),
+        PValueCell(row.p_holm),
+        row.test,
+        f"{row.wins}/{row.losses}/{row.ties}" if row.wins is not None else "",
+        _documents(row),
+        NumberCell(row.mde, digits=4),
+        _verdict_cell(row),
+    ]
 
 
 def _arrow(row: ComparedRow) -> str:
     return "" if row.higher_is_better is None else "↑" if row.higher_is_better else "↓"
 
 
-def _documents(row: ComparedRow) -> str:
-    return f"{row.n}" + (f" in {row.clusters}" if row.clusters else "")
+def _documents(row: ComparedRow) -> Cell:
+    """The number of documents, and of clusters that they are in."""
+    return CountCell(row.n) if not row.clusters else f"{format_count(row.n)} in {format_count(row.clusters)}"
 
 
-def _verdict_text(row: ComparedRow) -> str:
-    return f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
-
-
-def format_score(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
-
-
-def format_short(value: float | None, sign: str = "", most: int = 4) -> str:
-    """A number with so many decimals, or with fewer where it is large.
-
-    >>> format_short(0.25), format_short(-5692.38, "+"), format_short(434.9848, "+")
-    ('0.2500', '-5692', '+435.0')
-    """
-    if value is None:
-        return "–"
-    digits = (
-        most if not abs(value) >= 10 else max(0, 3 - math.floor(math.log10(abs(value)))) if abs(value) < 1e6 else None
-    )
-    return f"{value:{sign}.4g}" if digits is None else f"{value:{sign}.{digits}f}"
-
-
-def format_signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.4f}"
+def _verdict_cell(row: ComparedRow) -> TextCell:
+    text = f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
+    return TextCell(text, VERDICT_STYLES.get(row.verdict, ""))
 
 
 def attribution_lines(comparison: Comparison) -> list[str]:
@@ -320,7 +320,7 @@ def comparison_csv(comparison: Comparison) -> str:
     return out.getvalue()
 
 
-def verification_text(of: Verification, draw: DrawTable = markdown_table) -> str:
+def verification_text(of: Verification, draw: DrawTable = write_markdown) -> str:
     """The verification as text; `draw` makes its tables."""
     parts = [
         _heading(of),
@@ -342,11 +342,12 @@ def _heading(of: Verification) -> Iterator[str]:
 
 
 def _kinds(of: Verification, draw: DrawTable) -> Iterator[str]:
-    rows = [
-        (KIND_NAMES[kind], str(asked), str(compared), str(left or ""))
+    columns = [Column("requests"), *(Column(name, align="right") for name in ("asked", "compared", "not comparable"))]
+    lines = [
+        TableLine([KIND_NAMES[kind], CountCell(asked), CountCell(compared), CountCell(left or None)])
         for kind, asked, compared, left in counts_by_kind(of)
     ]
-    yield draw(("requests", "asked", "compared", "not comparable"), rows)
+    yield draw(ReportTable(columns, lines))
     if of.answers.requests["sampled"]:
         yield "sampled generations differ by chance: only their scores are compared"
     for each in of.of.left_out:
@@ -401,16 +402,24 @@ def _choices(of: Verification) -> Iterator[str]:
 
 def _rows(rows: Sequence[VerificationRow], draw: DrawTable) -> Iterator[str]:
     if rows:
-        header = ("Task", "Metric", "Filter", "n", "A", "B", "Drift", "95 %", "")
-        yield draw(header, [_row(each) for each in rows])
+        numbers = ("n", "A", "B", "Drift")
+        columns = [
+            *map(Column, ("Task", "Metric", "Filter")),
+            *(Column(name, align="right") for name in numbers),
+            Column("95 %", "interval"),
+            Column("", "is_off"),
+        ]
+        yield draw(ReportTable(columns, [_row(row) for row in rows]))
 
 
-def _row(row: VerificationRow) -> tuple[str, ...]:
+def _row(row: VerificationRow) -> TableLine:
     drift = row.drift
-    ends = f"{drift.interval[0]:+.4f} … {drift.interval[1]:+.4f}" if drift.interval is not None else drift.reason
-    mark = "off" if row.is_off else ""
-    return (row.task, row.metric, row.filter, str(drift.n), *(_score_or_dash(each) for each in (drift.before, drift.after)),
-            "–" if math.isnan(drift.value) else f"{drift.value:+.4f}", ends, mark)  # fmt: skip
+    ends = drift.reason if drift.interval is None else IntervalCell(*drift.interval, is_signed=True, digits=4)
+    numbers = (NumberCell(drift.before, digits=4), NumberCell(drift.after, digits=4))
+    moved = NumberCell(drift.value, digits=4, is_signed=True)
+    return TableLine(
+        [row.task, row.metric, row.filter, CountCell(drift.n), *numbers, moved, ends, "off" if row.is_off else ""]
+    )
 
 
 def _failures(of: Verification) -> Iterator[str]:
@@ -452,10 +461,6 @@ def _excerpt(of: Divergence, text: str) -> str:
     start = max(0, of.characters - CONTEXT)
     end = of.characters + CONTEXT
     return repr(("…" if start else "") + text[start:end] + ("…" if end < len(text) else ""))
-
-
-def _score_or_dash(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4f}"
 
 
 def verification_json(of: Verification) -> JSONDict:

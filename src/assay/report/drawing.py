@@ -15,7 +15,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from assay.errors import ConfigError, Place, Problem, installing
-from assay.report.table import visible
+from assay.safe_text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

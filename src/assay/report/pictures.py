@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, get_args
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.config.row_names import row_name, shown_filter, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, some
+from assay.number_text import format_decimal, format_p
 from assay.records import ScoreKey
 from assay.report.charts import (
     WIDTH,
@@ -34,7 +35,6 @@ from assay.report.charts import (
 from assay.report.document import Slice, curves_of, opened_summary
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.reading import ResultLine, RunSummary, step_of
-from assay.report.table import format_decimal, format_p
 from assay.results import Row
 from assay.runs.files import new_file
 from assay.runs.run import COMPLETE

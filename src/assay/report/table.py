@@ -1,14 +1,19 @@
 """Tables of results, with n and failures beside each value; checkpoints side by side; safe texts for cells."""
 
-import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from assay.comparison.labelling import spreadsheet_cell
 from assay.config.option import NOTHING
 from assay.config.row_names import shown_filter
+from assay.number_text import (
+    NO_VALUE,
+    format_decimal,
+    format_duration,
+    format_end,
+    format_money,
+    relative_error,
+)
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.report.terminal import TOGETHER, TableView
 from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
@@ -19,13 +24,6 @@ HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "St
 
 SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
-NO_VALUE = "–"
-_UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
-)
-_MARKS = re.compile(r"([\\`*_\[\]|~$])")
-_REFERENCES = re.compile(r"([@#])(?=\w)")
-MAX_TEXT = 1200
 MOST_COLUMNS = 4
 """Checkpoints that are columns of their table."""
 
@@ -149,9 +147,11 @@ def _usage_line(name: str, spent: JSONObject) -> str:
     parts += [f"{spent['unanswered']:,} canceled before their answer"] if spent.get("unanswered") else []
     parts += [f"{spent['retries']:,} asked again"] if spent["retries"] else []
     parts += [f"tokens: {least}{tokens['in']:,} in, {tokens['out']:,} out"] if tokens["in"] or tokens["out"] else []
-    parts += [f"cost: {least}{spent['cost']:.{4 if spent['cost'] >= 0.01 else 6}f}"] if "cost" in spent else []
+    parts += [f"cost: {least}{format_money(spent['cost'])}"] if "cost" in spent else []
     parts += (
-        ["latency " + ", ".join(f"{name} {_duration(value)}" for name, value in seconds.items())] if seconds else []
+        ["latency " + ", ".join(f"{name} {format_duration(value)}" for name, value in seconds.items())]
+        if seconds
+        else []
     )
     return "; ".join(parts)
 
@@ -164,12 +164,8 @@ def _local_usage(name: str, spent: JSONObject) -> str:
     fewer = asked / max(computed, 1)
     spared = f" ({fewer:.{0 if fewer >= 10 else 1}f} × fewer)" if fewer >= 1.05 else ""
     parts += [f"asked {asked:,} tokens, computed {computed:,}{spared}"]
-    parts += [f"{_duration(spent['device_seconds'])} on the device"]
+    parts += [f"{format_duration(spent['device_seconds'])} on the device"]
     return f"{parts[0]}; {', '.join(parts[1:])}"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def _label(path: Sequence[str], shown: str) -> str:
@@ -241,7 +237,8 @@ def _setting(value: AnyJSON) -> str:
 def _interval_cell(number: Estimate) -> str:
     if number.interval is None:
         return ""
-    return " … ".join("–" if end is None else format_end(end, number.method) for end in number.interval)
+    scale = is_logarithmic(number.method)
+    return " … ".join(format_end(end, is_logarithmic=scale) for end in number.interval)
 
 
 def _spread_cells(number: Estimate) -> tuple[str, str]:
@@ -249,7 +246,7 @@ def _spread_cells(number: Estimate) -> tuple[str, str]:
     factor = error_factor(number.value, number.stderr, number.method)
     if factor is None:
         return ("±", "N/A" if number.stderr is None else format_value(number.stderr))
-    return ("×/÷", format_end(factor, LOG))
+    return ("×/÷", format_end(factor, is_logarithmic=True))
 
 
 LOG = "student-log"
@@ -262,29 +259,22 @@ def error_factor(value: float | None, stderr: float | None, method: str) -> floa
     >>> round(error_factor(198.66, 379.8, "student-log") or 0, 2), error_factor(0.5, 0.1, "wilson")
     (6.77, None)
     """
-    known = method.startswith(LOG) and isinstance(value, float) and isinstance(stderr, float) and value > 0
-    return math.exp(min(stderr / value, 700.0)) if known and stderr is not None and value is not None else None
+    known = is_logarithmic(method) and isinstance(value, float) and isinstance(stderr, float) and value > 0
+    return relative_error(value, stderr) if known and stderr is not None and value is not None else None
 
 
-def format_end(end: float, method: str = "") -> str:
-    """An end of an interval; on a logarithmic scale with three digits, of which more would say nothing.
-
-    >>> format_end(9300.748, LOG), format_end(4.2437, LOG), format_end(0.98765)
-    ('9300', '4.24', '0.988')
-    """
-    if not method.startswith(LOG) or not math.isfinite(end) or end <= 0:
-        return format_decimal(end, 3)
-    digits = 2 - math.floor(math.log10(end))
-    return f"{round(end, digits):.{max(digits, 0)}f}" if abs(digits) < 9 else f"{end:.3g}"
+def is_logarithmic(method: str) -> bool:
+    """Whether an interval is even on the scale of logarithms, by its method."""
+    return method.startswith(LOG)
 
 
 def format_value(value: AnyJSON) -> str:
     """A value as tables show it."""
-    if value is None or value != value:
-        return "–"
+    if value is None:
+        return NO_VALUE
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {format_value(each)}" for name, each in value.items())
-    return f"{value:.4f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    return format_decimal(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -303,65 +293,6 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         + "|"
     )
     return "\n".join([line(header), rule, *map(line, cells)])
-
-
-def visible(text: str) -> str:
-    r"""The text with invisible characters escaped: it cannot control a terminal or change the text direction.
-
-    >>> visible("a" + chr(0x202E) + "b")
-    'a\\u202eb'
-    """
-    return _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
-
-
-def shorten(text: str, most: int = MAX_TEXT) -> str:
-    """The text; of a long one its beginning and end."""
-    if len(text) <= most:
-        return text
-    half = most // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters more …]\n{text[-half:]}"
-
-
-def markdown_text(text: str) -> str:
-    r"""The text within a line of markdown: markup, HTML, mentions and newlines are escaped.
-
-    >>> markdown_text("a|<b> @you\n*c*")
-    'a\\|&lt;b&gt; @&#8203;you \\*c\\*'
-    """
-    plain = " ".join(visible(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _REFERENCES.sub(r"\1&#8203;", _MARKS.sub(r"\\\1", plain))
-
-
-def fenced(text: str) -> str:
-    """The text as a markdown code block that nothing in it can close."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{visible(text)}\n{fence}"
-
-
-def spreadsheet_text(text: str) -> str:
-    """The text for a CSV cell: what a spreadsheet would read as a formula is marked as text."""
-    return spreadsheet_cell(visible(text))
-
-
-def format_decimal(value: float | None, digits: int = 4) -> str:
-    """A number, or a dash where there is none."""
-    if value is None or value != value:
-        return "–"
-    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.4g}"
-
-
-def format_p(p: float | None) -> str:
-    """A p-value with four digits.
-
-    >>> format_p(0.00001), format_p(0.0412), format_p(None)
-    ('<0.0001', '0.0412', '')
-    """
-    return "" if p is None or p != p else "<0.0001" if p < 0.0001 else f"{p:.4f}"
-
-
-def format_interval(low: float | None, high: float | None, method: str = "") -> str:
-    return f"{format_end(low, method)} … {format_end(high, method)}" if low is not None and high is not None else ""
 
 
 def checkpoints_table(

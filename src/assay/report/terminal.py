@@ -3,7 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
+
+from assay.report.cell_text import cell_style, cell_text
+from assay.report.report_table import Cell, IntervalCell, LinkCell, NumberCell, ReportTable, Style, TextCell
+from assay.safe_text import visible
 
 GAP = "  "
 NARROW = (10, 7)
@@ -14,6 +18,7 @@ TOGETHER = "\N{NO-BREAK SPACE}"
 """A space where a cell is not broken."""
 NUMBERS, INTERVALS, WORDS = range(3)
 """How much stays on one line: numbers, also intervals, also words."""
+ANSI: Mapping[Style, str] = {"bold": "bold", "dim": "dim", "better": "green", "worse": "red", "warning": "yellow"}
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _NUMBER = re.compile(r"[-+−±×÷/<]*\s?\d[\d.,]*(e[-+]?\d+)?( MB)?[%*]?|–|")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -35,14 +40,6 @@ class TableView:
     styles: Mapping[tuple[int, str | None], str] = field(default_factory=dict)
 
 
-class Layout(NamedTuple):
-    """The columns that are shown, by their numbers; their widths; and the names of those left out."""
-
-    columns: Sequence[int]
-    widths: Sequence[int]
-    left_out: Sequence[str]
-
-
 def cell_width(text: str) -> int:
     """The cells of a terminal that a text takes: two for a wide character.
 
@@ -56,12 +53,109 @@ def cell_width(text: str) -> int:
     return cell_len(text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A table as texts. `drop` are the columns that a narrow terminal does without, the first of them first; styles are by
+    line, and by line and column."""
+
+    titles: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_right: Sequence[bool]
+    drop: Sequence[int]
+    line_styles: Mapping[int, str]
+    cell_styles: Mapping[tuple[int, int], str]
+
+
+class Layout(NamedTuple):
+    """The columns that are shown, by their numbers; their widths; and the names of those left out."""
+
+    columns: Sequence[int]
+    widths: Sequence[int]
+    left_out: Sequence[str]
+
+
+def write_terminal(table: ReportTable, width: int | None, *, colored: bool = False) -> tuple[list[str], Sequence[str]]:
+    """The lines of a table that are at most so wide, without its title and notes; and the names of the columns left out.
+
+    Members are indented below their group. Numbers with their errors, intervals and durations are not broken over two lines.
+    """
+    return _draw(_grid_of_table(table), width, colored=colored)
+
+
+def _grid_of_table(table: ReportTable) -> _Grid:
+    rows: list[Sequence[str]] = []
+    cell_styles: dict[tuple[int, int], str] = {}
+    for number, line in enumerate(table.lines):
+        if not line.level and _is_plain(line.cells):
+            rows.append(line.cells)
+            continue
+        cells = [_unbroken(cell) for cell in line.cells]
+        if line.level and cells[0]:
+            cells[0] = f"{' ' * line.level}- {cells[0]}"
+        rows.append(cells)
+        for place, cell in enumerate(line.cells):
+            style = cell_style(cell)
+            if style:
+                cell_styles[number, place] = ANSI[style]
+    order = {number: column.drop for number, column in enumerate(table.columns) if column.drop is not None}
+    return _Grid(
+        titles=[visible(column.title) for column in table.columns],
+        rows=rows,
+        is_right=[column.align == "right" for column in table.columns],
+        drop=sorted(order, key=order.__getitem__),
+        line_styles={number: ANSI[line.style] for number, line in enumerate(table.lines) if line.style},
+        cell_styles=cell_styles,
+    )
+
+
+def _is_plain(cells: Sequence[Cell]) -> TypeGuard[Sequence[str]]:
+    """Whether a terminal shows all cells as they are: so it does the fourteen thousand names that `ls` prints at once."""
+    if set(map(type, cells)) != {str}:
+        return False
+    text = "".join(cells)  # type: ignore[arg-type]  # all are str
+    return text.isascii() and text.isprintable()
+
+
+def _unbroken(cell: Cell) -> str:
+    """The text of a cell, with non-breaking spaces where a line may not end: within numbers, not before an interval or a reason."""
+    text = cell_text(cell)
+    match cell:
+        case str() | TextCell() | LinkCell():
+            return text.replace("\n", "⏎").replace(" ↑", f"{TOGETHER}↑").replace(" ↓", f"{TOGETHER}↓")
+        case IntervalCell():
+            return text.replace(" …", f"{TOGETHER}…")
+        case NumberCell(reason=reason) if reason:
+            return text
+        case _:
+            return text.replace(" ", TOGETHER).replace(f"{TOGETHER}[", " [")
+
+
 def fitted_table(table: TableView, width: int | None, *, colored: bool = False) -> tuple[list[str], Sequence[str]]:
     """The lines of a table that are at most so wide, and the names of the columns that were left out."""
-    layout = fit(table, width)
+    return _draw(_grid_of_view(table), width, colored=colored)
+
+
+def _grid_of_view(table: TableView) -> _Grid:
+    header = list(table.header)
+    return _Grid(
+        titles=header,
+        rows=table.rows,
+        is_right=[all(_NUMBER.fullmatch(row[column]) for row in table.rows) for column in range(len(header))],
+        drop=[header.index(name) for name in table.drop if name in header],
+        line_styles={row: style for (row, name), style in table.styles.items() if name is None},
+        cell_styles={
+            (row, header.index(name)): style
+            for (row, name), style in table.styles.items()
+            if name is not None and name in header
+        },
+    )
+
+
+def _draw(grid: _Grid, width: int | None, *, colored: bool) -> tuple[list[str], Sequence[str]]:
+    layout = fit(grid, width)
     if layout is None:
-        return list(_blocks(table, width or 0)), ()
-    is_right = [all(_NUMBER.fullmatch(row[column]) for row in table.rows) for column in layout.columns]
+        return list(_blocks(grid, width or 0)), ()
+    is_right = [grid.is_right[column] for column in layout.columns]
 
     def lines(row: Sequence[str], styles: Sequence[str]) -> Iterator[str]:
         cells = [wrap(row[column], most) for column, most in zip(layout.columns, layout.widths, strict=True)]
@@ -73,18 +167,15 @@ def fitted_table(table: TableView, width: int | None, *, colored: bool = False) 
             ]
             yield GAP.join(filled).rstrip()
 
-    shown = list(lines(table.header, ["bold"] * len(layout.columns)))
-    names = [table.header[column] for column in layout.columns]
-    plain = [""] * len(names)
-    styled = {row for row, _ in table.styles}
-    for number, row in enumerate(table.rows):
+    shown = list(lines(grid.titles, ["bold"] * len(layout.columns)))
+    styled = {*grid.line_styles, *(row for row, _ in grid.cell_styles)}
+    for number, row in enumerate(grid.rows):
         line = _plain_line(row, layout, is_right) if number not in styled else None
         if line is not None:
             shown.append(line)
             continue
-        whole = table.styles.get((number, None), "") if number in styled else ""
-        styles = [table.styles.get((number, name), whole) for name in names] if number in styled else plain
-        shown += lines(row, styles)
+        whole = grid.line_styles.get(number, "")
+        shown += lines(row, [grid.cell_styles.get((number, column), whole) for column in layout.columns])
     return shown, layout.left_out
 
 
@@ -99,31 +190,31 @@ def _plain_line(row: Sequence[str], layout: Layout, is_right: Sequence[bool]) ->
     return GAP.join(parts).rstrip()
 
 
-def fit(table: TableView, width: int | None) -> Layout | None:
+def fit(grid: _Grid, width: int | None) -> Layout | None:
     """Choose columns and widths; None if the table cannot be that narrow."""
-    everything = [table.header, *table.rows]
-    natural = [max(cell_width(row[column]) for row in everything) for column in range(len(table.header))]
-    columns = [number for number, name in enumerate(table.header) if natural[number] or name]
+    everything = [grid.titles, *grid.rows]
+    natural = [max(cell_width(row[column]) for row in everything) for column in range(len(grid.titles))]
+    columns = [number for number, name in enumerate(grid.titles) if natural[number] or name]
     if width is None:
         return Layout(columns, [natural[each] for each in columns], ())
     left_out: list[str] = []
-    for name in (None, *table.drop):
-        if name is not None and name in table.header:
-            columns = [each for each in columns if table.header[each] != name]
-            if any(row[table.header.index(name)] for row in table.rows):
-                left_out.append(name)
-        widths = _narrowed(table, columns, natural, width, ROOMY)
+    for dropped in (None, *grid.drop):
+        if dropped is not None:
+            columns = [column for column in columns if column != dropped]
+            if any(row[dropped] for row in grid.rows):
+                left_out.append(grid.titles[dropped])
+        widths = _narrowed(grid, columns, natural, width, ROOMY)
         if widths is not None:
             return Layout(columns, widths, left_out)
     for least, whole in ((NARROW[0], WORDS), (NARROW[0], INTERVALS), (NARROW[0], NUMBERS), (NARROW[1], NUMBERS)):
-        widths = _narrowed(table, columns, natural, width, least, whole)
+        widths = _narrowed(grid, columns, natural, width, least, whole)
         if widths is not None:
             return Layout(columns, widths, left_out)
     return None
 
 
 def _narrowed(
-    table: TableView, columns: Sequence[int], natural: Sequence[int], width: int, least: int, whole: int = INTERVALS
+    grid: _Grid, columns: Sequence[int], natural: Sequence[int], width: int, least: int, whole: int = INTERVALS
 ) -> list[int] | None:
     """The widths of columns that share a width: those with letters get narrower, the widest first, but not below `least`, nor
     so that something is broken that stays `whole`."""
@@ -132,8 +223,8 @@ def _narrowed(
         return [natural[each] for each in columns]
     rigid: dict[int, int] = {}
     for each in columns:
-        if not any(_LETTER.search(_EXPONENT.sub("", row[each])) for row in table.rows):
-            cells = [table.header[each], *(row[each] for row in table.rows)]
+        if not any(_LETTER.search(_EXPONENT.sub("", row[each])) for row in grid.rows):
+            cells = [grid.titles[each], *(row[each] for row in grid.rows)]
             is_split = whole == NUMBERS
             words = [word for cell in cells for word in (cell.split(" ") if is_split or cell is cells[0] else [cell])]
             rigid[each] = max(map(cell_width, words))
@@ -143,15 +234,15 @@ def _narrowed(
         if level is None or level < min(least, max(flexible, default=0)):
             return None
         cut = [each for each in columns if each not in rigid and natural[each] > level]
-        kept = {each: most for each in cut if (most := _least(table, each, whole)) > level}
+        kept = {each: most for each in cut if (most := _least(grid, each, whole)) > level}
         if not kept:
             return [rigid[each] if each in rigid else min(natural[each], level) for each in columns]
         rigid |= kept
 
 
-def _least(table: TableView, column: int, whole: int) -> int:
+def _least(grid: _Grid, column: int, whole: int) -> int:
     """The width of a column at which nothing is broken that stays whole."""
-    cells = {row[column] for row in table.rows}
+    cells = {row[column] for row in grid.rows}
     if whole == WORDS:
         split = [match.groups() for cell in cells if (match := _TREE.match(cell))]
         return max(len(start) + max(map(cell_width, _small_parts(rest))) for start, rest in split)
@@ -226,10 +317,10 @@ def _styled(text: str, width: int, style: str, *, right: bool) -> str:
     return space + shown if right else shown + space
 
 
-def _blocks(table: TableView, width: int) -> Iterator[str]:
+def _blocks(grid: _Grid, width: int) -> Iterator[str]:
     """For a very narrow terminal: the cells of a row below each other, with their names."""
-    for row in table.rows:
+    for row in grid.rows:
         yield from wrap(row[0], width) if row[0] else ()
-        for name, cell in zip(table.header[1:], row[1:], strict=True):
+        for name, cell in zip(grid.titles[1:], row[1:], strict=True):
             if cell:
                 yield from wrap(f"  {name}: {cell}".replace(TOGETHER, " "), width)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.config.row_names import shown_filter
-from assay.report.comparison_text import format_score, format_signed
+from assay.number_text import format_decimal, format_interval, format_p, format_signed
 from assay.report.reading import ResultLine, RunSummary
-from assay.report.table import format_interval, format_p, markdown_table, shorten, shown_value, visible
+from assay.report.table import is_logarithmic, markdown_table, shown_value
 from assay.report.terminal import TableView, fitted_table, wrap
 from assay.results import Row
 from assay.runs.run import RUNNING, Run
+from assay.safe_text import shorten, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -118,7 +119,8 @@ def _result_rows(line: ResultLine) -> Iterator[TableRow]:
     if not line.numbers:
         yield TableRow((name, "", "", "", line.coverage, line.failures), line.is_group)
     for number in line.numbers:
-        ends = format_interval(number.estimate.low, number.estimate.high, number.estimate.method)
+        estimate = number.estimate
+        ends = format_interval(estimate.low, estimate.high, is_logarithmic=is_logarithmic(estimate.method))
         yield TableRow(
             (name, _metric(number, line.is_group), _value(number), ends, line.count(number),
              line.failures_in(number)),
@@ -158,5 +160,5 @@ def table_of_comparison(comparison: Comparison) -> TextTable:
 def _compared_cells(row: ComparedRow) -> tuple[str, ...]:
     ends = f"{format_signed(row.interval[0])} … {format_signed(row.interval[1])}" if row.interval is not None else ""
     verdict = f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
-    return (_metric(row, row.kind == "group"), format_score(row.a), format_score(row.b), format_signed(row.difference), ends,
+    return (_metric(row, row.kind == "group"), format_decimal(row.a), format_decimal(row.b), format_signed(row.difference), ends,
             format_p(row.p_holm), f"{row.n:,}", verdict)  # fmt: skip

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from assay.number_text import format_time_span
+
 
 def time_left_text(seconds: float | None, unknown: Sequence[str] = ()) -> str:
     """The time left in words; a kind of request that was not seen yet makes it a minimum.
@@ -12,19 +14,7 @@ def time_left_text(seconds: float | None, unknown: Sequence[str] = ()) -> str:
     unseen = f" ({' and '.join(_few(unknown))} not yet seen)" if unknown else ""
     if seconds is None:
         return f"time left unknown{unseen}"
-    return f"{'at least' if unknown else 'about'} {duration(seconds)} left{unseen}"
-
-
-def duration(seconds: float) -> str:
-    """A duration in at most two units.
-
-    >>> duration(3.4), duration(95), duration(7500)
-    ('3 s', '2 min', '2 h 5 min')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+    return f"{'at least' if unknown else 'about'} {format_time_span(seconds)} left{unseen}"
 
 
 def _few(kinds: Sequence[str]) -> list[str]:

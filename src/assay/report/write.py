@@ -20,26 +20,18 @@ from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.judge_card import CardEntry
 from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p
 from assay.records import JSONDict, JSONObject
 from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
 from assay.report.document import Curve, ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.reading import ResultLine
-from assay.report.table import (
-    fenced,
-    format_decimal,
-    format_interval,
-    format_p,
-    format_value,
-    markdown_text,
-    shorten,
-    spreadsheet_text,
-    visible,
-)
+from assay.report.table import format_value, is_logarithmic
 from assay.results import Row
 from assay.runs.files import new_file
 from assay.runs.storage import refuse_url
+from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, visible
 from assay.version import __version__
 
 PAGE_STYLE = """\
@@ -93,6 +85,8 @@ def _template() -> Template:
         "safe_text": visible,
         "cut": lambda text: visible(shorten(str(text))),
         "decimal": format_decimal,
+        "duration": format_duration,
+        "money": format_money,
         "p_value": format_p,
         "json": lambda value: visible(orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode()),
         "short": lambda value: visible(shorten(str(value), MAX_CELL_TEXT)),
@@ -370,7 +364,11 @@ def _rows(lines: Sequence[ResultLine]) -> Iterator[tuple[str, ...]]:
                 name,
                 metric + arrow,
                 format_decimal(number.estimate.value),
-                format_interval(number.estimate.low, number.estimate.high, number.estimate.method),
+                format_interval(
+                    number.estimate.low,
+                    number.estimate.high,
+                    is_logarithmic=is_logarithmic(number.estimate.method),
+                ),
                 line.count(number),
                 line.failures_in(number),
             )

@@ -33,9 +33,17 @@ from starlette.routing import Route
 from assay.catalog.index import no_collector
 from assay.config.row_names import row_name
 from assay.errors import AssayError
+from assay.number_text import (
+    format_count,
+    format_decimal,
+    format_duration,
+    format_end,
+    format_money,
+    format_trimmed,
+)
 from assay.report.charts import Point, draw_bar
 from assay.report.drawing import STYLE, Drawing, as_svg
-from assay.report.table import error_factor, format_end
+from assay.report.table import error_factor, is_logarithmic
 from assay.results import Row
 from assay.version import __version__
 from assay.viewer.compare_page import MAX_RUNS, ComparisonCache, compare_page, flips_page
@@ -62,7 +70,6 @@ from assay.viewer.pages import (
     task_url,
 )
 from assay.viewer.query import Condition, read_query, url_for
-from assay.viewer.sample_page import short_number
 from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
@@ -310,11 +317,17 @@ def template_environment() -> jinja2.Environment:
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters |= {
-        "number": format_number, "error": format_error, "end": format_end, "count": format_count,
+        "number": format_decimal, "error": format_error, "end": format_end, "count": format_count,
         "duration": format_duration, "when": format_time, "svg": embedded_svg, "breakable": breakable, "rendered": rendered,
-        "clock": format_clock, "short": short_number, "row_name": row_name,
+        "clock": format_clock, "short": format_trimmed, "money": format_money, "row_name": row_name,
     }  # fmt: skip
-    environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}
+    environment.globals |= {
+        "url_for": url_for,
+        "task_url": task_url,
+        "bar": bar,
+        "is_logarithmic": is_logarithmic,
+        "version": __version__,
+    }
     return environment
 
 
@@ -340,39 +353,11 @@ def bar(number: Row) -> Markup:
     return embedded_svg(draw_bar(number.metric, Point(0, estimate.value, estimate.low, estimate.high)))
 
 
-def format_number(value: float | str | None) -> str:
-    """Format a number with four digits, or a dash."""
-    if value is None or isinstance(value, str):
-        return "–"
-    return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
-
-
 def format_error(number: Row) -> str:
     """Format a standard error; of a logarithmic scale as the factor it is there."""
-    factor = error_factor(number.estimate.value, number.estimate.stderr, number.estimate.method)
-    return (
-        format_number(number.estimate.stderr) if factor is None else f"×/÷ {format_end(factor, number.estimate.method)}"
-    )
-
-
-def format_count(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def format_duration(seconds: float | None) -> str:
-    """Format a duration for people.
-
-    >>> format_duration(0.0123), format_duration(0.5), format_duration(75), format_duration(7300)
-    ('12 ms', '0.5 s', '1 min 15 s', '2 h 1 min')
-    """
-    if seconds is None:
-        return ""
-    if 0 < seconds < 0.1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    estimate = number.estimate
+    factor = error_factor(estimate.value, estimate.stderr, estimate.method)
+    return format_decimal(estimate.stderr) if factor is None else f"×/÷ {format_end(factor, is_logarithmic=True)}"
 
 
 def format_time(created: float | None) -> str:

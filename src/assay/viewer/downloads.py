@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from assay.comparison.labelling import spreadsheet_cell
 from assay.records import AnyJSON, JSONDict
 from assay.redaction import redacted, redacted_text
 from assay.runs.samples.schema import ArrowTable
+from assay.safe_text import spreadsheet_cell
 from assay.viewer.query import SampleQuery
 from assay.viewer.sample_page import as_text, parse_json
 from assay.viewer.samples import Samples

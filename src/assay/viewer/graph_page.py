@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from assay.models.servers.server_model import Price
+from assay.number_text import format_money
 from assay.records import Usage
 from assay.report.drawing import Drawing
 from assay.report.graph_drawing import draw_graph, graph_nodes_and_edges
@@ -63,7 +64,7 @@ def _note(visited: NodeVisits) -> str:
 
 def _spent(visited: NodeVisits) -> str:
     tokens = f"{visited.read + visited.written:,} tokens" if visited.read or visited.written else ""
-    cost = f"cost {visited.cost:.4g}" if visited.cost is not None else ""
+    cost = f"cost {format_money(visited.cost)}" if visited.cost is not None else ""
     return " · ".join(part for part in (tokens, cost) if part)
 
 

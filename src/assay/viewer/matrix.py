@@ -13,11 +13,12 @@ from markupsafe import Markup
 from starlette.datastructures import QueryParams
 
 from assay.config.row_names import row_name, spellings
+from assay.number_text import format_short
 from assay.records import JSONDict, ScoreKey
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, RunEntry
-from assay.report.table import spreadsheet_text
 from assay.results import Row
+from assay.safe_text import spreadsheet_text
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
@@ -214,8 +215,13 @@ def _cell(row: Row | None, *, is_best: bool, is_other: bool, is_running: bool) -
         return "<td></td>"
     low, high = row.estimate.low, row.estimate.high
     marks = ("†" if is_other else "") + ("*" if row.is_incomplete else "")
-    ends = f" <small>{short(low)}–{short(high)}</small>" if low is not None and high is not None else ""
-    value = f"<b>{short(row.estimate.value)}</b>" if is_best else short(row.estimate.value)
+    ends = (
+        f" <small>{format_short(low, 3)}–{format_short(high, 3)}</small>"
+        if low is not None and high is not None
+        else ""
+    )
+    value = format_short(row.estimate.value, 3)
+    value = f"<b>{value}</b>" if is_best else value
     value = f"<i>{value}</i>" if is_running else value
     return f"<td{' class=best' if is_best else ''}>{value}{marks}{ends}</td>"
 
@@ -232,18 +238,6 @@ def _cells(matrix: Matrix, pairs: Iterable[tuple[str, TaskKey]]) -> str:
         )
         for name, key in pairs
     )
-
-
-def short(value: float | None) -> str:
-    """Three digits behind the point; of large numbers fewer.
-
-    >>> short(0.12345), short(12.345), short(1234.5), short(-0.5)
-    ('0.123', '12.35', '1,234', '-0.500')
-    """
-    if value is None or not math.isfinite(value):
-        return "–"
-    size = abs(value)
-    return f"{value:.3f}" if size < 10 else f"{value:.2f}" if size < 1000 else f"{value:,.0f}"
 
 
 def _runs_down(matrix: Matrix, sort_url: Any, sort: str, descending: bool) -> str:
@@ -347,13 +341,13 @@ def draw_matrix(matrix: Matrix) -> Drawing:
             if row is None or row.estimate.value is None:
                 continue
             is_best, x = entry.name in matrix.best[key], left + (at + 1) * CELL - 8
-            ends = f" ({short(row.estimate.low)} … {short(row.estimate.high)})" if row.estimate.low is not None else ""
-            parts: list[Shape] = [Label(x - 10, y, short(row.estimate.value), "end", bold=is_best)]
+            estimate = row.estimate
+            low, high, value = (format_short(each, 3) for each in (estimate.low, estimate.high, estimate.value))
+            ends = f" ({low} … {high})" if estimate.low is not None else ""
+            parts: list[Shape] = [Label(x - 10, y, value, "end", bold=is_best)]
             if is_best:
                 parts.append(Polygon([(x - 5, y - 7), (x + 1, y - 4), (x - 5, y - 1)], "better"))
-            shapes.append(
-                Titled(f"{entry.name}, {key.text}: {short(row.estimate.value)}{ends}, n {row.estimate.n:,}", parts)
-            )
+            shapes.append(Titled(f"{entry.name}, {key.text}: {value}{ends}, n {estimate.n:,}", parts))
     more = [f"{count} more {what}" for count, what in (
         (len(matrix.entries) - len(entries) + matrix.left_out[0], "runs"), (len(matrix.keys) - len(keys), "rows")
     ) if count]  # fmt: skip

@@ -13,6 +13,7 @@ import orjson
 from assay.config.row_names import row_key, row_name
 from assay.models.reasoning import START, split_thinking
 from assay.models.servers.server_model import Price
+from assay.number_text import format_duration, format_trimmed
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
 from assay.redaction import redacted, redacted_text
 from assay.report.charts import Span
@@ -285,7 +286,7 @@ def _response_view(text: str, reply: AnyJSON) -> ResponseView:
     usage = about.get("usage")
     if usage is not None and len(usage) >= 4:
         parts.append(f"{usage[0]:,} tokens in, {usage[1]:,} out")
-        parts += [f"{usage[2]:.2f} s"] if usage[2] else []
+        parts += [format_duration(usage[2])] if usage[2] else []
         parts += [f"{usage[3]} attempts"] if usage[3] > 1 else []
     reasoning = str(about.get("reasoning") or "")
     if not reasoning and text.lstrip().startswith(START):  # the server did not separate it
@@ -327,18 +328,8 @@ def _scores(scores: StoredScores, better: Mapping[str, bool | None]) -> list[tup
         number = isinstance(value, int | float) and not isinstance(value, bool)
         bad = value <= 0 if number and better.get(metric) else None
         own = sample_score(metric, value)
-        views.append((metric, name, short_number(own) if own is not None else as_text(value), bad))
+        views.append((metric, name, format_trimmed(own) if own is not None else as_text(value), bad))
     return views
-
-
-def short_number(value: float) -> str:
-    """A score with four decimals at most; very large and very small ones by their digits.
-
-    >>> short_number(1.0), short_number(1 / 3), short_number(0.00001234), short_number(123456.75)
-    ('1', '0.3333', '1.234e-05', '123456.75')
-    """
-    rounded = f"{value:.4f}".rstrip("0").rstrip(".")
-    return rounded if 1e-4 <= abs(value) < 1e9 or value == 0 else f"{value:.4g}"
 
 
 def choice_views(row: StoredSample) -> list[Choice]:

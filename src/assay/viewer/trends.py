@@ -8,6 +8,7 @@ from typing import Any, Literal
 from starlette.datastructures import QueryParams
 
 from assay.config.row_names import row_key
+from assay.number_text import format_short
 from assay.records import JSONDict
 from assay.report.charts import Chart, Panel, Point, Series, draw
 from assay.report.drawing import Drawing
@@ -15,7 +16,7 @@ from assay.report.index import RunEntry
 from assay.report.pictures import date_ticks
 from assay.results import Row
 from assay.viewer.library import RunLibrary
-from assay.viewer.matrix import Matrix, TaskKey, build_matrix, short
+from assay.viewer.matrix import Matrix, TaskKey, build_matrix
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
 
@@ -124,8 +125,10 @@ def draw_trend(shown: Shown) -> Drawing | None:
 
 
 def _title(record: JSONDict) -> str:
-    ends = f" ({short(record['low'])} … {short(record['high'])})" if record["low"] is not None else ""
-    return f"{record['run']}: {short(record['value'])}{ends}, n {record['n']:,}"
+    ends = (
+        f" ({format_short(record['low'], 3)} … {format_short(record['high'], 3)})" if record["low"] is not None else ""
+    )
+    return f"{record['run']}: {format_short(record['value'], 3)}{ends}, n {record['n']:,}"
 
 
 def scatter(library: RunLibrary, query: QueryParams) -> Shown:
@@ -176,10 +179,18 @@ def draw_scatter(shown: Shown) -> Drawing | None:
     for number, name in enumerate(names):
         own = [each for each in shown.records if len(names) == 1 or each["model"] == name]
         points = [
-            Point(each["x"], each["y"], each["y_low"], each["y_high"],
-                  f"{each['run']}: {short(each['x'])}, {short(each['y'])}", 0.4, at_low=each["x_low"], at_high=each["x_high"])
+            Point(
+                each["x"],
+                each["y"],
+                each["y_low"],
+                each["y_high"],
+                f"{each['run']}: {format_short(each['x'], 3)}, {format_short(each['y'], 3)}",
+                0.4,
+                at_low=each["x_low"],
+                at_high=each["x_high"],
+            )
             for each in own
-        ]  # fmt: skip
+        ]
         series.append(Series(name, points, number, line=False))
     ends = [end for each in shown.records for end in (each["x"], each["x_low"], each["x_high"]) if end is not None]
     pad = (max(ends) - min(ends)) * 0.04 or 0.5
@@ -206,6 +217,7 @@ def _page(library: RunLibrary, query: QueryParams, shown: Shown, name: str, draw
         "drawing": drawing,
         "rows": list(dict.fromkeys([*shown.matrix.keys, *shown.matrix.written]))[:500],
         "chosen": RunFilter.of(QueryParams([pair for pair in query.multi_items() if pair[0] != "task"])),
-        "pending": library.pending, "short": short, "live": url_for("events") if library.pending else "",
+        "pending": library.pending, "short": lambda value: format_short(value, 3),
+        "live": url_for("events") if library.pending else "",
         "download": lambda kind: url_for(f"{name}.{kind}", query.multi_items()),
     }  # fmt: skip

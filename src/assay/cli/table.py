@@ -1,0 +1,91 @@
+"""`assay table`: runs side by side as a paper prints them."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from assay.cli.flags import parse_count
+from assay.cli.leaderboard import parse_names
+from assay.cli.output import echo, echo_err, echo_report_table
+from assay.cli.report import of_readable_runs
+from assay.errors import ConfigError, Place, Problem
+from assay.report.latex import write_latex
+from assay.report.report_table import ReportTable
+from assay.report.runs_table import SPREADS, RunsTableOptions, runs_table
+from assay.report.table_writers import write_csv, write_html, write_json, write_markdown
+from assay.runs.files import new_file
+from assay.runs.storage import refuse_url
+
+WRITERS: Mapping[str, Callable[[ReportTable], str]] = {
+    "latex": write_latex,
+    "md": write_markdown,
+    "html": write_html,
+    "csv": write_csv,
+    "json": write_json,
+}
+SUFFIXES = {".tex": "latex", ".md": "md", ".html": "html", ".csv": "csv", ".json": "json"}
+MOST_COLUMNS = 8
+"""More columns of numbers with their errors than that are wider than a page."""
+
+
+def define_table(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUN", help="folders of runs, or of scorings (RUN/scored/001), one for each line")
+    add(
+        "--format",
+        choices=["terminal", *WRITERS],
+        help="default: by the suffix of the file; terminal, which is md when piped, without a file",
+    )
+    add("--output_path", "-o", metavar="FILE", help="where to write (default: to the terminal)")
+    add("--tasks", "-t", nargs="+", default=[], metavar="NAME", help="these tasks and groups, by name or glob (default: those"
+        " that are in no other group)")  # fmt: skip
+    add("--metrics", nargs="+", default=[], metavar="NAME", help="these metrics of each (default: its main one)")
+    add("--name", action="append", default=[], metavar="OLD=NEW", help="another name for a run; repeatable")
+    add("--error", choices=SPREADS, default="stderr", help="what is written beside a number: ± its standard error, its"
+        " interval, or nothing (stderr)")  # fmt: skip
+    add("--digits", type=parse_count, default=3, metavar="N", help="digits after the point (3)")
+    add("--level", type=float, default=0.95, metavar="P", help="confidence of the tests behind bold numbers (0.95)")
+    add("--transpose", action="store_true", help="a line for each task, and a column for each run")
+    add("--allow_different_prompts", action="store_true", help="compare runs whose prompts differ, too")
+    add("--wide", action="store_true", help="all columns, however wide the terminal is")
+    parser.set_defaults(run=print_table)
+
+
+def print_table(options: argparse.Namespace) -> int:
+    path = None if options.output_path in (None, "-") else Path(options.output_path)
+    if path is not None:
+        refuse_url(path)
+    form = options.format or (_format_of_file(path) if path is not None else "terminal")
+    chosen = RunsTableOptions(
+        tasks=options.tasks,
+        metrics=options.metrics,
+        names=parse_names(options.name),
+        level=options.level,
+        spread=options.error,
+        digits=options.digits,
+        transposed=options.transpose,
+        allow_different_prompts=options.allow_different_prompts,
+    )
+    table, is_whole = of_readable_runs(options.runs, lambda runs: runs_table(runs, chosen))
+    if form == "latex" and len(table.columns) > MOST_COLUMNS + 1:
+        echo_err(f"note: {len(table.columns)} columns may be wider than a page; --transpose has a line for each task")
+    if path is not None:
+        text = write_markdown(table) + "\n" if form == "terminal" else WRITERS[form](table)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(path) as part:
+            part.write_text(text, encoding="utf-8", newline="\n")
+        echo(f"{path}: {len(table.lines)} lines of {len(table.columns)} columns")
+    elif form == "terminal":
+        echo_report_table(table)
+    else:
+        sys.stdout.write(WRITERS[form](table).rstrip("\n") + "\n")
+    return 0 if is_whole else 1
+
+
+def _format_of_file(path: Path) -> str:
+    form = SUFFIXES.get(path.suffix.lower())
+    if form is None:
+        what, fix = f"unsupported file name '{path.name}'", f"end it in {', '.join(SUFFIXES)}, or give --format"
+        raise ConfigError([Problem(Place(str(path)), what, fix)])
+    return form

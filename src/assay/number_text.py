@@ -1,0 +1,166 @@
+"""Numbers as people read them: digits, signs, p-values, ends of intervals, counts, shares, durations and money.
+
+Every table, page and message formats its numbers here, so that the same number looks the same everywhere.
+"""
+
+import math
+
+NO_VALUE = "–"
+"""Written where there is no number."""
+LARGE = 1e6
+"""Larger numbers are written by their first digits."""
+
+
+def format_decimal(value: float | None, digits: int = 4, *, is_signed: bool = False) -> str:
+    """A number with so many digits after the point; a very large one by its first digits; a dash where there is none.
+
+    >>> format_decimal(0.25), format_decimal(0.25, is_signed=True), format_decimal(12345678.0), format_decimal(None)
+    ('0.2500', '+0.2500', '1.235e+07', '–')
+    """
+    if value is None or math.isnan(value):
+        return NO_VALUE
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    sign = "+" if is_signed else ""
+    return f"{value:{sign}.{digits}f}" if abs(value) < LARGE else f"{value:{sign}.4g}"
+
+
+def format_signed(value: float | None) -> str:
+    """A difference: with its sign, and four digits after the point.
+
+    >>> format_signed(0.25), format_signed(None)
+    ('+0.2500', '–')
+    """
+    return format_decimal(value, is_signed=True)
+
+
+def format_short(value: float | None, digits: int = 4, *, is_signed: bool = False) -> str:
+    """A number below ten with so many digits after the point; a larger one with four digits in all.
+
+    >>> format_short(0.25), format_short(-5692.38, is_signed=True), format_short(434.9848, is_signed=True)
+    ('0.2500', '-5692', '+435.0')
+    >>> format_short(0.12345, 3), format_short(12.345, 3), format_short(float("inf"))
+    ('0.123', '12.35', '∞')
+    """
+    if value is None or not 10 <= abs(value) < LARGE:
+        return format_decimal(value, digits, is_signed=is_signed)
+    return format_decimal(value, max(0, 3 - math.floor(math.log10(abs(value)))), is_signed=is_signed)
+
+
+def format_trimmed(value: float) -> str:
+    """A number with four digits after the point at most and no zeros at its end; a very large or small one by its first digits.
+
+    >>> format_trimmed(1.0), format_trimmed(1 / 3), format_trimmed(0.00001234), format_trimmed(123456.75)
+    ('1', '0.3333', '1.234e-05', '123456.75')
+    """
+    rounded = f"{value:.4f}".rstrip("0").rstrip(".")
+    return rounded if 1e-4 <= abs(value) < 1e9 or value == 0 else f"{value:.4g}"
+
+
+def format_p(p: float | None) -> str:
+    """A p-value with four digits; nothing where there is none.
+
+    >>> format_p(0.00001), format_p(0.0412), format_p(None)
+    ('<0.0001', '0.0412', '')
+    """
+    if p is None or math.isnan(p):
+        return ""
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
+def format_end(end: float | None, *, is_logarithmic: bool = False) -> str:
+    """An end of an interval; on a logarithmic scale with its first three digits, of which more would say nothing.
+
+    >>> format_end(9300.748, is_logarithmic=True), format_end(4.2437, is_logarithmic=True), format_end(0.98765)
+    ('9300', '4.24', '0.988')
+    """
+    if end is None or not is_logarithmic or not math.isfinite(end) or end <= 0:
+        return format_decimal(end, 3)
+    digits = 2 - math.floor(math.log10(end))
+    return f"{round(end, digits):.{max(digits, 0)}f}" if abs(digits) < 9 else f"{end:.3g}"
+
+
+def format_interval(low: float | None, high: float | None, *, is_logarithmic: bool = False) -> str:
+    """Both ends of an interval; a dash at an open end, nothing where both are.
+
+    >>> format_interval(0.25, 0.5), format_interval(0.25, None), format_interval(None, None)
+    ('0.250 … 0.500', '0.250 … –', '')
+    """
+    if low is None and high is None:
+        return ""
+    return " … ".join(format_end(end, is_logarithmic=is_logarithmic) for end in (low, high))
+
+
+def relative_error(value: float, stderr: float) -> float:
+    """By what factor a positive number of a logarithmic scale may well be more or less: e to its relative error.
+
+    >>> round(relative_error(198.66, 379.8), 2)
+    6.77
+    """
+    return math.exp(min(stderr / value, 700.0))  # e to 710 is more than a float holds
+
+
+def format_count(count: int | None) -> str:
+    """A whole number with its thousands set apart; nothing where there is none.
+
+    >>> format_count(1319), format_count(None)
+    ('1,319', '')
+    """
+    return "" if count is None else f"{count:,}"
+
+
+def format_share(share: float | None, digits: int = 1) -> str:
+    """A part of one as percent.
+
+    >>> format_share(0.0314), format_share(None)
+    ('3.1 %', '–')
+    """
+    return NO_VALUE if share is None or math.isnan(share) else f"{share * 100:.{digits}f} %"
+
+
+def format_duration(seconds: float | None) -> str:
+    """A measured time, in at most two units; nothing where there is none.
+
+    >>> format_duration(0.0123), format_duration(1.25), format_duration(59.98), format_duration(75), format_duration(7300)
+    ('12 ms', '1.2 s', '1 min', '1 min 15 s', '2 h 2 min')
+    """
+    if seconds is None:
+        return ""
+    if 0 < seconds < 0.0005:
+        return "<1 ms"
+    if 0 < seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    units = (whole // 60, "min", whole % 60, "s")
+    if whole >= 3600:
+        minutes = round(whole / 60)
+        units = (minutes // 60, "h", minutes % 60, "min")
+    more, unit, rest, smaller = units
+    return f"{more} {unit} {rest} {smaller}" if rest else f"{more} {unit}"
+
+
+def format_time_span(seconds: float) -> str:
+    """A time that is only roughly known, or was set: no more digits than a person would say.
+
+    >>> format_time_span(3.4), format_time_span(95), format_time_span(7500), format_time_span(7200)
+    ('3 s', '2 min', '2 h 5 min', '2 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+
+
+def format_money(amount: float | None) -> str:
+    """An amount in the currency of the prices; a small one with more digits; nothing where there is none.
+
+    >>> format_money(1.5), format_money(0.00123), format_money(0), format_money(None)
+    ('1.5000', '0.001230', '0.0000', '')
+    """
+    if amount is None:
+        return ""
+    return f"{amount:.{6 if 0 < abs(amount) < 0.01 else 4}f}"

@@ -1,0 +1,170 @@
+"""A table as a record: typed cells under columns. Commands, reports, viewer and notebooks build it; writers print it.
+
+    table = ReportTable(
+        columns=[Column("Task"), Column("Value", align="right"), Column("95 %", align="right", drop=2), Column("n", drop=1)],
+        lines=[TableLine(["gsm8k", NumberCell(0.6133434), IntervalCell(0.58, 0.64), CountCell(1319)], style="bold")],
+    )
+    lines, left_out = write_terminal(table, width=80)        # report/terminal.py: leaves out what does not fit, wraps the rest
+    Path("table.tex").write_text(write_latex(table))         # report/latex.py; report/table_writers.py: Markdown, HTML, CSV, JSON
+
+A cell holds the value, not its text: CSV and JSON write 0.6133434, a terminal 0.6133, LaTeX $0.6133$. How many digits a number
+has, and how durations and money look, is decided in assay/number_text.py alone.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+Style = Literal["", "bold", "dim", "better", "worse", "warning"]
+"""How a line or a cell is emphasized; a writer chooses color, weight or mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextCell:
+    """A text with a style; writers escape it."""
+
+    text: str
+    style: Style = ""
+    is_repeated: bool = False
+    """Whether the line above has it, too: people see a blank, CSV and JSON have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberCell:
+    """A number, with its standard error or its interval where one is given.
+
+    Where `is_logarithmic`, as of a perplexity, the standard error is written as the factor that it is on that scale.
+    """
+
+    value: float | None
+    stderr: float | None = None
+    interval: tuple[float | None, float | None] | None = None
+    is_logarithmic: bool = False
+    is_signed: bool = False
+    """Whether a plus is written, as for differences."""
+    digits: int | None = None
+    """Digits after the point; None: four, and fewer of a number above ten, so that it has four in all."""
+    reason: str = ""
+    """Is written beside it, where it has no error or interval for this reason."""
+    mark: str = ""
+    """Is written behind it: `*` where documents are missing."""
+    style: Style = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalCell:
+    """Both ends of an interval; None for an open end."""
+
+    low: float | None
+    high: float | None
+    is_logarithmic: bool = False
+    is_signed: bool = False
+    digits: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PValueCell:
+    """A p-value."""
+
+    p: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CountCell:
+    """A whole number; `of` where it is a part, `mark` behind it (`*`: documents are missing)."""
+
+    count: int | None
+    of: int | None = None
+    mark: str = ""
+    style: Style = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCell:
+    """A part of one, written as percent."""
+
+    share: float | None
+    digits: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DurationCell:
+    """A span of time in seconds."""
+
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MoneyCell:
+    """An amount in the currency of the prices."""
+
+    amount: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCell:
+    """A text that leads to an address, where a writer can link."""
+
+    text: str
+    address: str
+    style: Style = ""
+
+
+Cell = (
+    str
+    | TextCell
+    | NumberCell
+    | IntervalCell
+    | PValueCell
+    | CountCell
+    | ShareCell
+    | DurationCell
+    | MoneyCell
+    | LinkCell
+)
+"""The content of a column in a line; a `str` is a text without a style."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; `key` is its name in CSV and JSON."""
+
+    title: str
+    key: str = ""
+    """If it is not given, the title in lower case, with `_` for everything but letters and digits."""
+    align: Literal["left", "right"] = "left"
+    drop: int | None = None
+    """A narrow terminal leaves out columns in this order, 1 first; None: never."""
+
+    @property
+    def name(self) -> str:
+        """The name in CSV and JSON.
+
+        >>> Column("to the first").name, Column("95 %", key="interval").name
+        ('to_the_first', 'interval')
+        """
+        return self.key or re.sub(r"\W+", "_", self.title.lower()).strip("_")
+
+
+class TableLine(NamedTuple):
+    """A line of cells, one for each column. `level` is its depth in a tree: the first cell is indented by it."""
+
+    cells: Sequence[Cell]
+    level: int = 0
+    style: Style = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """Lines under columns, with a title above and notes below."""
+
+    columns: Sequence[Column]
+    lines: Sequence[TableLine]
+    title: str = ""
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+def text_table(titles: Iterable[str], rows: Iterable[Sequence[Cell]]) -> ReportTable:
+    """A table whose columns are texts, without more about them than their titles."""
+    return ReportTable([Column(title) for title in titles], [TableLine(row) for row in rows])

@@ -1,0 +1,231 @@
+"""Runs side by side as a paper prints them: models by tasks, in bold the best numbers and those not significantly worse."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from os import PathLike
+from pathlib import Path
+from typing import Literal, get_args
+
+from assay.comparison.best import Best, NumberKey, find_best
+from assay.comparison.compare import check_shares
+from assay.comparison.leaderboard import label_runs
+from assay.config.row_names import shown_filter, spellings
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.number_text import format_count, format_share
+from assay.report.reading import ResultLine, RunSummary
+from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine
+from assay.report.table import is_logarithmic
+from assay.results import Row
+from assay.runs.run import Run
+
+Spread = Literal["stderr", "interval", "none"]
+"""The uncertainty that is written beside a number."""
+SPREADS: tuple[Spread, ...] = get_args(Spread)
+INCOMPLETE = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class RunsTableOptions:
+    """Which numbers are columns, and how they are written.
+
+    `tasks` are names or globs of tasks and groups (default: those that are in no other), `metrics` choose numbers (default: the
+    main one of each). `names` gives runs other names, `level` is that of the tests. `transposed` has a line for each task.
+    """
+
+    tasks: Sequence[str] = ()
+    metrics: Sequence[str] = ()
+    names: Mapping[str, str] | None = None
+    level: float = 0.95
+    spread: Spread = "stderr"
+    digits: int = 3
+    transposed: bool = False
+    allow_different_prompts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """A column of the table: a number, and what its head is made of."""
+
+    number: NumberKey
+    alias: str
+    is_group: bool
+    higher_is_better: bool | None
+
+    @property
+    def metric(self) -> str:
+        filter_name = shown_filter(self.number.row.filter, is_group=self.is_group)
+        return self.number.row.metric + (f" ({filter_name})" if filter_name not in ("", "none") else "")
+
+    @property
+    def arrow(self) -> str:
+        return "" if self.higher_is_better is None else " ↑" if self.higher_is_better else " ↓"
+
+
+def runs_table(runs: Sequence[str | PathLike[str]], options: RunsTableOptions | None = None) -> ReportTable:
+    """The numbers of runs side by side: a line for each run, a column for each task or group; or the other way round.
+
+    table = runs_table(["runs/a", "runs/b"], RunsTableOptions(tasks=["mmlu", "gsm8k"]))
+    Path("table.tex").write_text(write_latex(table))
+    """
+    options = options or RunsTableOptions()
+    check_shares(options.level)
+    opened = label_runs([Path(run) for run in runs], options.names or {}, "assay table")
+    measures = _measures(opened, options)
+    best = find_best(
+        opened,
+        [measure.number for measure in measures],
+        level=options.level,
+        allow_different_prompts=options.allow_different_prompts,
+    )
+    cells = {
+        (label, measure.number): _cell(
+            run.rows(measure.number.name).get(measure.number.row), label, best[measure.number], options
+        )
+        for label, run in opened.items()
+        for measure in measures
+    }
+    has_metrics = len({measure.number.name for measure in measures}) < len(measures)
+    heads = [f"{measure.alias} {measure.metric}" if has_metrics else measure.alias for measure in measures]
+    titles = [head + measure.arrow for head, measure in zip(heads, measures, strict=True)]
+    notes = [*_metric_notes(measures, has_metrics), *_notes(opened, measures, best, options)]
+    if options.transposed:
+        columns = [Column("Task"), *(Column(label, label, "right") for label in opened)]
+        lines = [
+            TableLine([title, *(cells[label, measure.number] for label in opened)])
+            for title, measure in zip(titles, measures, strict=True)
+        ]
+        return ReportTable(columns, lines, notes=notes)
+    columns = [
+        Column("Model"),
+        *(Column(title, _key(measure, has_metrics), "right") for title, measure in zip(titles, measures, strict=True)),
+    ]
+    lines = [TableLine([label, *(cells[label, measure.number] for measure in measures)]) for label in opened]
+    return ReportTable(columns, lines, notes=notes)
+
+
+def _key(measure: _Measure, has_metrics: bool) -> str:
+    name, row = measure.number
+    return f"{name}/{row.metric}/{row.filter}" if has_metrics else name
+
+
+def _measures(runs: Mapping[str, Run], options: RunsTableOptions) -> list[_Measure]:
+    """The numbers that the options choose: in the order in which they are named, else in that of the first run."""
+    lines: dict[str, ResultLine] = {}
+    for run in runs.values():
+        for line in RunSummary(run.path, run=run).lines:
+            if line.numbers and (line.name not in lines or not lines[line.name].numbers):
+                lines[line.name] = line
+    for pattern in options.tasks:
+        if not any(fnmatchcase(name, pattern) for name in lines):
+            fix = did_you_mean(pattern, lines)
+            raise ConfigError([Problem(Place("--tasks"), f"no task or group with numbers is named {pattern!r}", fix)])
+    chosen = [line for line in lines.values() if not line.depth]
+    if options.tasks:
+        matching = (line for pattern in options.tasks for line in lines.values() if fnmatchcase(line.name, pattern))
+        chosen = list({line.name: line for line in matching}.values())
+    known = {name for line in chosen for row in line.numbers for name in spellings(row.key)}
+    for metric in options.metrics:
+        if metric not in known:
+            fix = did_you_mean(metric, known)
+            raise ConfigError([Problem(Place("--metrics"), f"these tasks have no metric named {metric!r}", fix)])
+    measures = [_measure(line, row) for line in chosen for row in _chosen_rows(line, options.metrics)]
+    if not measures:
+        what = f"the runs have no numbers: {some(list(runs))}"
+        raise ConfigError([Problem(Place("assay table"), what, "name runs that have finished")])
+    return measures
+
+
+def _chosen_rows(line: ResultLine, metrics: Sequence[str]) -> list[Row]:
+    if not metrics:
+        return [line.main] if line.main is not None else []
+    return [row for row in line.numbers if spellings(row.key) & set(metrics)]
+
+
+def _measure(line: ResultLine, row: Row) -> _Measure:
+    return _Measure(NumberKey(line.name, row.key), line.alias, line.is_group, row.higher_is_better)
+
+
+def _cell(row: Row | None, label: str, best: Best, options: RunsTableOptions) -> Cell:
+    if row is None or row.estimate.value is None:
+        return NumberCell(None)
+    estimate = row.estimate
+    return NumberCell(
+        estimate.value,
+        stderr=estimate.stderr if options.spread == "stderr" else None,
+        interval=estimate.interval if options.spread == "interval" else None,
+        is_logarithmic=is_logarithmic(estimate.method),
+        digits=options.digits,
+        mark=INCOMPLETE if row.is_incomplete else "",
+        style="bold" if label in best.best else "",
+    )
+
+
+def _metric_notes(measures: Sequence[_Measure], has_metrics: bool) -> list[str]:
+    """The metric of each column, unless the heads name it."""
+    if has_metrics:
+        return []
+    tasks: dict[str, list[str]] = defaultdict(list)
+    for measure in measures:
+        tasks[measure.metric].append(measure.alias)
+    if len(tasks) == 1:
+        return [f"Metric: {next(iter(tasks))}."]
+    parts = [f"{metric} of {', '.join(names)}" for metric, names in tasks.items()]
+    return [f"Metrics: {'; '.join(parts)}."]
+
+
+def _notes(
+    runs: Mapping[str, Run], measures: Sequence[_Measure], best: Mapping[NumberKey, Best], options: RunsTableOptions
+) -> list[str]:
+    """How the table is read: n, what is beside a number, what bold, marks and dashes mean."""
+    rows = {
+        (label, measure): row
+        for label, run in runs.items()
+        for measure in measures
+        if (row := run.rows(measure.number.name).get(measure.number.row)) is not None
+    }
+    notes = [_counts_note(rows, measures)]
+    if options.spread == "stderr":
+        notes.append("± standard error.")
+    elif options.spread == "interval":
+        notes.append("In brackets the 95 % confidence interval.")
+    if any(each.best for each in best.values()):
+        notes.append(
+            "Bold: the best number, and those not significantly worse than it (paired test over the documents that both runs"
+            f" have, Holm-corrected for each task, at the {format_share(1 - options.level, 0)} level)."
+        )
+    for title, chosen in (
+        (
+            "Not paired, but tested by their standard errors, as samples are missing",
+            {n: each.unpaired for n, each in best.items()},
+        ),
+        ("Not tested, for want of samples and standard errors", {n: each.untested for n, each in best.items()}),
+    ):
+        listed = [f"{label} in {number.name}" for number, labels in chosen.items() for label in runs if label in labels]
+        if listed:
+            notes.append(f"{title}: {some(listed)}.")
+    if any(row.is_incomplete for row in rows.values()):
+        notes.append(f"{INCOMPLETE} Documents are missing in this number: it is not compared.")
+    if any(
+        row is None or row.estimate.value is None for row in (rows.get((label, m)) for label in runs for m in measures)
+    ):
+        notes.append("– No such number.")
+    return notes
+
+
+def _counts_note(rows: Mapping[tuple[str, _Measure], Row], measures: Sequence[_Measure]) -> str:
+    """The number of documents: the most frequent one, then the tasks that have another."""
+    counts = {
+        measure: _range({row.estimate.n for (_, own), row in rows.items() if own == measure}) for measure in measures
+    }
+    [(usual, _)] = Counter(counts.values()).most_common(1)
+    others = [f"{measure.alias} {count}" for measure, count in counts.items() if count != usual]
+    return f"n = {usual} ({', '.join(others)})." if others else f"n = {usual}."
+
+
+def _range(counts: set[int]) -> str:
+    if not counts:
+        return "0"
+    low, high = min(counts), max(counts)
+    return format_count(low) if low == high else f"{format_count(low)} to {format_count(high)}"
