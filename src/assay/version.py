@@ -1,3 +1,3 @@
 """The version of assay, which every layer may import."""
 
-__version__ = "0.2.1"
+__version__ = "0.3.0.dev0"

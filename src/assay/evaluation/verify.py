@@ -125,6 +125,11 @@ class RecordedTask(TaskRun):
         self.answers[number] = (sample, responses[: len(sample.requests)])  # what follows are responses to scorers
         super().end(number, sample, responses)
 
+    def _report(self, reason: str, *, is_lost: bool) -> None:  # noqa: ARG002  # the shape of its base
+        """Report a document, never as lost: documents that can be scored of one model alone are a finding of a comparison, and
+        must not stop the task after the first of them."""
+        super()._report(reason, is_lost=False)
+
     @property
     def asked(self) -> list[Sample]:
         return [self.answers[number][0] for number in sorted(self.answers)]
