@@ -89,7 +89,7 @@ def test_each_piece_of_work_begins_where_the_one_before_it_ends() -> None:
     [model], [tool] = rects(drawing, "series0"), rects(drawing, "series2")
     assert float(tool["x"]) == pytest.approx(float(model["x"]) + float(model["width"]), abs=0.11)
     assert float(model["width"]) == pytest.approx(3 * float(tool["width"]), abs=0.3)
-    assert "tool look up: 1 s query" in [each.text for each in embedded(drawing).iter("title")]
+    assert "tool look up: 1.0 s query" in [each.text for each in embedded(drawing).iter("title")]
 
 
 def test_differences_have_zero_in_the_middle_of_a_text_and_fit_its_columns() -> None:

@@ -94,7 +94,11 @@ def test_the_reliability_curve_is_in_results_and_report(tmp_path: Path) -> None:
     assert json.loads(report_text([tmp_path / "r"], "json"))["runs"][0]["curves"][0]["points"][0]["n"] == 12
     assert "| 0.8000 | 0.7500 |" in report_text([tmp_path / "r"], "md")
     page = report_text([tmp_path / "r"], "html")
-    assert "calibration: 0.80→0.75 (12)" in page and "<h3>Calibration</h3>" in page
+    assert (
+        'aria-label="calibration of t"' in page
+        and "confidence 0.80, 0.75 right of 12" in page
+        and "<h3>Calibration</h3>" in page
+    )
 
 
 def test_equal_bins_hold_equal_numbers(tmp_path: Path) -> None:

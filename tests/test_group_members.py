@@ -348,7 +348,7 @@ def test_code_of_a_group_that_fails_makes_the_run_incomplete_with_the_reason(
     assert len(lost) == 1
     assert reason in next(iter(lost.values()))["reason"] or key == "group_scorer"
     assert results["assay"]["status"] == "incomplete"
-    assert exit_code(results) == 1
+    assert exit_code(results.results) == 1
     assert results["assay"]["groups"]["g"]["no_value"].keys() == lost.keys()
     assert rows_of(results, "g")["mean,none"]["value"] == 0.5, "the other row"
 

@@ -90,9 +90,10 @@ def test_a_graph_that_asks_another_role_only_is_reported(tmp_path: Path, caplog:
 
 def test_without_a_model_the_graph_runs_and_the_manifest_names_none(tmp_path: Path) -> None:
     folder = str(write_graph(tmp_path, RECORDS, GRAPH, code=CODE))
-    results: list[dict[str, Any]] = [assay.simple_evaluate(None, tasks=[folder])]
-    results.append(dict(assay.run(None, tasks=[folder], output_path=str(tmp_path / "out"), progress=False).results))
-    for result in results:
-        [row] = result["results"].values()
-        assert row["exact_match,none"] == 0.5
-        assert result["config"]["model"] == "no model"
+    returned: dict[str, Any] = assay.simple_evaluate(None, tasks=[folder])
+    [numbers] = returned["results"].values()
+    assert (numbers["exact_match,none"], returned["config"]["model"]) == (0.5, "no model")
+    results = assay.run(None, tasks=[folder], output_path=str(tmp_path / "out"), progress=False).results
+    [entry] = results.tasks.values()
+    assert [row.estimate.value for row in entry.rows if row.metric == "exact_match"] == [0.5]
+    assert results.config["model"] == "no model"

@@ -113,7 +113,7 @@ def test_an_agent_has_calls_with_results_a_timeline_and_where_it_failed(address:
     assert "Last state" in text and "80 tokens in, 20 out" in text
     graph = text_of(fetched(address, "/graph", run="agent", task=AGENT)[1])
     assert "300 tokens · cost 360" in graph  # 240 read at 1, 60 written at 2
-    assert "support agent 3 3 6" in graph and "240 60 360 0" in graph
+    assert "support agent 3 3 6" in graph and "240 60 360.0000 0" in graph
 
 
 def test_each_node_of_a_graph_costs_what_its_model_costs_and_its_judge_is_a_judge(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_each_node_of_a_graph_costs_what_its_model_costs_and_its_judge_is_a_judg
         _, page, _ = fetched(at, "/sample", run="judged graph", task=AGENT, doc="0")
     assert "50 tokens" not in graph and "100 tokens · cost 120" in graph and "100 tokens · cost 20" in graph
     text = text_of(page)
-    assert "Path through the graph cost 70 · drawing" in text  # 40 + 2 × 10 of the reply, 10 of the verdict
+    assert "Path through the graph cost 70.0000 · drawing" in text  # 40 + 2 × 10 of the reply, 10 of the verdict
     assert "Answer reply hello finish reason: stop" in text and "predicted, expected" not in text
     assert (
         "Verdict of the judge score 4 reason It is a little curt. judge openai-chat m · role judge · node measure"

@@ -162,8 +162,10 @@ def test_labels_are_given_by_the_plan_of_the_command_blind_to_the_judge_and_corr
         assert "All 12 documents" in text and "corrected by labels" in text
         assert "labelled by <bdi>Ann</bdi> (12)" in page(viewer, "/task", run="judged", task="polite")
     rows = {row.metric: row for row in Run.open(runs / "judged").rows("polite").values()}
-    assert rows["llm_judge"].value == pytest.approx((8 * 1 + 4 * 0.25) / 12)
-    assert rows["llm_judge_corrected"].value == pytest.approx(4 / 12)  # all are labelled: the mean label, on 0 to 1
+    assert rows["llm_judge"].estimate.value == pytest.approx((8 * 1 + 4 * 0.25) / 12)
+    assert rows["llm_judge_corrected"].estimate.value == pytest.approx(
+        4 / 12
+    )  # all are labelled: the mean label, on 0 to 1
     assert {path: path.read_bytes() for path in before} == before
 
 

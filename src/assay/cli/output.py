@@ -177,7 +177,9 @@ def echo_report_table(table: ReportTable) -> None:
     if not screen().is_fitted:
         from assay.report.table_writers import write_markdown
 
-        echo(write_markdown(table))
+        # only cells are escaped, which markup could break: people read what is piped, too
+        grid = write_markdown(replace(table, title="", notes=()))
+        echo("\n\n".join(part for part in (table.title, grid, "\n".join(table.notes)) if part))
         return
     shown, left_out = write_terminal(table, screen().width, colored=screen().is_colored)
     if table.title:
