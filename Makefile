@@ -78,7 +78,8 @@ install:  ## assay in .venv; make install EXTRAS=hub,view adds extras
 	@$(PYTHON) -m venv $(VENV) && $(PIP) '.$(if $(EXTRAS),[$(EXTRAS)])'
 
 install-test:
-	@$(PYTHON) -m venv $(VENV) && $(PIP) --editable '.[test]' && $(PIP) --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13
+	@$(PYTHON) -m venv $(VENV) && $(BIN)/python tools/install_test.py --editable '.[test]'
+	@$(BIN)/python tools/install_test.py --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13
 	@$(BIN)/python tools/get_browser.py --install
 
 install-quick:
