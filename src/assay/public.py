@@ -13,7 +13,6 @@ from assay.late import late
 
 HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.comparison.compare": ("compare",),
-    "assay.comparison.comparison": ("Comparison",),
     "assay.comparison.leaderboard": (
         "Leaderboard",
         "leaderboard",
@@ -109,12 +108,13 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "ScoreKey",
         "Text",
     ),
-    "assay.report.document": ("ReportOptions",),
     "assay.report.pictures": (
         "Picture",
         "plot",
     ),
     "assay.report.write": ("write_report",),
+    "assay.runs.comparison": ("Comparison",),
+    "assay.runs.extensions": ("ReportOptions",),
     "assay.runs.run": ("Run",),
     "assay.scoring.scorer_models": (
         "get_model",
@@ -161,7 +161,6 @@ HOMES: Mapping[str, tuple[str, ...]] = {
 if TYPE_CHECKING:
     # <generated imports>
     from assay.comparison.compare import compare as compare
-    from assay.comparison.comparison import Comparison as Comparison
     from assay.comparison.leaderboard import Leaderboard as Leaderboard
     from assay.comparison.leaderboard import leaderboard as leaderboard
     from assay.config.group import AggMetricConfig as AggMetricConfig
@@ -234,10 +233,11 @@ if TYPE_CHECKING:
     from assay.records import Rolling as Rolling
     from assay.records import ScoreKey as ScoreKey
     from assay.records import Text as Text
-    from assay.report.document import ReportOptions as ReportOptions
     from assay.report.pictures import Picture as Picture
     from assay.report.pictures import plot as plot
     from assay.report.write import write_report as write_report
+    from assay.runs.comparison import Comparison as Comparison
+    from assay.runs.extensions import ReportOptions as ReportOptions
     from assay.runs.run import Run as Run
     from assay.scoring.combined import CrossFilterScorer as CrossFilterScorer
     from assay.scoring.combined import EnsembleScorer as EnsembleScorer

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import COUNTS, GATE, Gate, suggestion
 from assay.comparison.contrasts import Part, Reach
 from assay.comparison.rows import PairedRow, below
 from assay.config.row_names import row_name
 from assay.errors import ConfigError, Problem, some
 from assay.records import ScoreKey
+from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
 from assay.statistics.intervals import Decision
 from assay.statistics.paired import Contrast, interval
