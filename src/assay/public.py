@@ -44,7 +44,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.exchange.importers": ("import_runs",),
     "assay.fleet.replicas": ("Fleet",),
     "assay.graphs.aggregator_metrics": ("AggregatorMetric",),
-    "assay.graphs.aggregator_table": (
+    "assay.graphs.aggregator_registry": (
         "AggregatorMetricRegistry",
         "aggregator_metric",
     ),
@@ -182,8 +182,8 @@ if TYPE_CHECKING:
     from assay.exchange.importers import import_runs as import_runs
     from assay.fleet.replicas import Fleet as Fleet
     from assay.graphs.aggregator_metrics import AggregatorMetric as AggregatorMetric
-    from assay.graphs.aggregator_table import AggregatorMetricRegistry as AggregatorMetricRegistry
-    from assay.graphs.aggregator_table import aggregator_metric as aggregator_metric
+    from assay.graphs.aggregator_registry import AggregatorMetricRegistry as AggregatorMetricRegistry
+    from assay.graphs.aggregator_registry import aggregator_metric as aggregator_metric
     from assay.graphs.collate import MetricCollatorPostProcessor as MetricCollatorPostProcessor
     from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
     from assay.graphs.transforms import DataTransform as DataTransform

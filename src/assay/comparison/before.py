@@ -18,7 +18,7 @@ from assay.groups.results import bottom_up, group_numbers
 from assay.runs.run import Run
 from assay.runs.storage import shown_path, shown_place
 from assay.score_keys import ScoreKey
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import Aggregation, known_aggregation
 from assay.statistics.influence import Bounds
 from assay.tasks.runnable import Runnable

@@ -25,7 +25,7 @@ from assay.runs.folder import as_written
 from assay.runs.run import Run
 from assay.runs.samples.records import SampleRecord
 from assay.score_keys import ScoreKey
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import Aggregation, known_aggregation
 from assay.statistics.influence import Bounds, clip_to_bounds
 from assay.statistics.intervals import LEVEL, Decision

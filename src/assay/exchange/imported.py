@@ -34,7 +34,7 @@ from assay.runs.results_json import decode, encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.score_keys import ScoreKey, split_rows, stderr_name
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import BOUNDS, AggregationOrFunction, within
 from assay.statistics.board import Board
 from assay.statistics.influence import Estimate, Influence

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.aggregator_metrics import REPEAT_OF, AggregatorMetric, Tally
-from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
 from assay.graphs.unit_metrics import UnitMetricResult, finite, why_lost

@@ -598,7 +598,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredMetric:
-    """A metric as the table has it: a function per output type, whose keyword parameters are its YAML keys.
+    """A metric as the registry has it: a function per output type, whose keyword parameters are its YAML keys.
 
     `needs` is a library, `gives` takes the parameters and says the names of the values where there are several,
     `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote,

@@ -17,7 +17,7 @@ from assay.score_keys import ScoreKey, filter_name_problem, metric_name_problem
 from assay.scoring.combined import own_bounds
 from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text, text_step
 from assay.scoring.loop import GuardedCall, ScoringLoop, timed_call
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS, make_scorer
 from assay.scoring.results import (
     CHOICE,
@@ -104,7 +104,7 @@ def _is_arithmetic(output_type: str, pipelines: Sequence[tuple[Pipeline, Scorer]
 
 
 def _is_own(metric: Metric, output_type: str) -> bool:
-    """Whether a metric is one of the table as it is, without parameters and reductions."""
+    """Whether a metric is one of ours as it is, without parameters and reductions."""
     name = metric.of or metric.name
     is_ours = name in METRICS and name not in METRICS.added
     return is_ours and metric.compute is METRICS[name].functions.get(output_type) and not metric.reductions.added
