@@ -105,7 +105,6 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "Loglikelihood",
         "Message",
         "Rolling",
-        "ScoreKey",
         "Text",
     ),
     "assay.report.pictures": (
@@ -116,6 +115,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.runs.comparison": ("Comparison",),
     "assay.runs.extensions": ("ReportOptions",),
     "assay.runs.run": ("Run",),
+    "assay.score_keys": ("ScoreKey",),
     "assay.scoring.scorer_models": (
         "get_model",
         "load_reward_model",
@@ -231,7 +231,6 @@ if TYPE_CHECKING:
     from assay.records import Loglikelihood as Loglikelihood
     from assay.records import Message as Message
     from assay.records import Rolling as Rolling
-    from assay.records import ScoreKey as ScoreKey
     from assay.records import Text as Text
     from assay.report.pictures import Picture as Picture
     from assay.report.pictures import plot as plot
@@ -239,6 +238,7 @@ if TYPE_CHECKING:
     from assay.runs.comparison import Comparison as Comparison
     from assay.runs.extensions import ReportOptions as ReportOptions
     from assay.runs.run import Run as Run
+    from assay.score_keys import ScoreKey as ScoreKey
     from assay.scoring.combined import CrossFilterScorer as CrossFilterScorer
     from assay.scoring.combined import EnsembleScorer as EnsembleScorer
     from assay.scoring.judges import LLMJudgeScorer as LLMJudgeScorer
