@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from assay.records import FilterScores, Generate, Sample, ScoreKey
+from assay.records import FilterScores, Generate, Sample
 from assay.results import AuditCount
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
 from assay.runs.results import TaskResult, results_tree
@@ -18,6 +18,7 @@ from assay.runs.results_json import encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
+from assay.score_keys import ScoreKey
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 

@@ -16,12 +16,13 @@ import httpx
 
 from assay import simple_evaluate
 from assay.models import Scripted
-from assay.records import FilterScores, Generate, Sample, ScoreKey
+from assay.records import FilterScores, Generate, Sample
 from assay.runs.folder import write_json
 from assay.runs.results import TaskResult, results_tree
 from assay.runs.results_json import encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.score_keys import ScoreKey
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 from assay.viewer.app import make_app

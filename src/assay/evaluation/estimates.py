@@ -8,9 +8,10 @@ from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import MemberResult, bottom_up, counted_metric, counted_tasks, group_numbers
 from assay.groups.rows import FailedRow
-from assay.records import JSONDict, MetricValue, ScoreKey
+from assay.records import JSONDict, MetricValue
 from assay.results import ReliabilityPoint, Results, Share
 from assay.runs.results import GroupResult, TaskResult, results_tree
+from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction
 from assay.statistics.board import Board
 from assay.statistics.calibration import CurvePoint

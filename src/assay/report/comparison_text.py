@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.comparison.verification import (
     DIFFER,
     DRIFTS,
@@ -25,7 +24,6 @@ from assay.comparison.verification import (
     spread,
 )
 from assay.config.record_json import json_values
-from assay.config.row_names import shown_filter
 from assay.errors import grouped, some
 from assay.number_text import format_count, format_p, format_share, format_signed
 from assay.records import AnyJSON, JSONDict
@@ -42,8 +40,10 @@ from assay.report.report_table import (
     TextCell,
 )
 from assay.report.table_writers import write_markdown
+from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.runs.results import tasks_text
 from assay.safe_text import spreadsheet_text
+from assay.score_keys import shown_filter
 
 VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
 DrawTable = Callable[[ReportTable], str]

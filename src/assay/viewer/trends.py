@@ -8,13 +8,13 @@ from typing import Any, Generic, Literal, TypeVar
 from starlette.datastructures import QueryParams
 
 from assay.config.record_json import json_keys, json_values, keys
-from assay.config.row_names import row_key
 from assay.number_text import format_short
 from assay.report.charts import Chart, Panel, Point, Series, draw
 from assay.report.drawing import Drawing
 from assay.report.index import RunEntry
 from assay.report.pictures import date_ticks
 from assay.results import Estimate, Row
+from assay.score_keys import ScoreKey
 from assay.viewer.library import RunLibrary
 from assay.viewer.matrix import Matrix, TaskKey, build_matrix
 from assay.viewer.query import url_for
@@ -116,7 +116,7 @@ def _row_text(query: QueryParams) -> str:
     task, metric = query.get("task", ""), query.get("metric", "")
     if query.get("row") or not task or not metric:
         return query.get("row") or task
-    key = row_key(metric if "," in metric else f"{metric},none")
+    key = ScoreKey.parse(metric if "," in metric else f"{metric},none")
     return TaskKey(task, *key).text
 
 
