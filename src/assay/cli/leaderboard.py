@@ -30,6 +30,23 @@ from assay.statistics.ratings import Rating
 CSV = ("board", "metric", "filter", "pool", "rank", "rank_low", "rank_high", "name", "value", "low", "high", "n", "wins", "ties",
        "losses", "difference", "difference_low", "difference_high", "p")  # fmt: skip
 
+RATING = (
+    "name",
+    "pool",
+    "rank",
+    "ranks",
+    "rating",
+    "stderr",
+    "low",
+    "high",
+    "wins",
+    "ties",
+    "losses",
+    "documents",
+    "reason",
+)
+"""The keys of a rating in JSON, in the order that people read them."""
+
 
 def define_leaderboard(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -99,7 +116,8 @@ def leaderboard_json(board: Leaderboard) -> object:
 
 def _rating_values(rating: Rating) -> JSONDict:
     values = json_values(rating)
-    return values | {end: None for end in ("low", "high") if values[end] in (math.inf, -math.inf)}
+    values |= {end: None for end in ("low", "high") if values[end] in (math.inf, -math.inf)}
+    return {name: values[name] for name in RATING}
 
 
 def leaderboard_tables(board: Leaderboard) -> list[ReportTable]:

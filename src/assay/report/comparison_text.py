@@ -65,10 +65,10 @@ VERDICT_TEXTS = {
 }
 
 
-CSV = ("kind", "name", "alias", "metric", "filter", "run", "depth", "higher_is_better", "n", "a", "b", "difference", "stderr",
-       "p", "p_holm", "test", "wins", "losses", "ties", "mde", "clusters", "only_a", "only_b", "reason", "same", "recovery",
-       "recovery_low", "recovery_high")  # fmt: skip
-"""Columns of a row as CSV, but for its interval and verdict, which are the last ones."""
+COLUMNS = ("kind", "name", "alias", "metric", "filter", "run", "depth", "higher_is_better", "n", "a", "b", "difference", "stderr",
+           "interval", "p", "p_holm", "test", "wins", "losses", "ties", "mde", "clusters", "only_a", "only_b", "reason", "verdict",
+           "same", "recovery", "recovery_low", "recovery_high")  # fmt: skip
+"""The keys of a row in JSON and its columns in CSV, in the order that people read them."""
 
 
 def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[ReportTable]:
@@ -309,7 +309,7 @@ def comparison_json(comparison: Comparison) -> JSONDict:
         "level": comparison.level,
         "power": comparison.power,
         "runs": [{**asdict(run), "folder": str(run.folder)} for run in comparison.runs],
-        "rows": [json_values(row) for row in comparison.rows],
+        "rows": [row_json(row) for row in comparison.rows],
         "attributions": [{**asdict(each), "first": each.first} for each in comparison.attributions],
         "gates": [asdict(each) for each in comparison.verdicts],
         "flips": [asdict(each) for each in comparison.flips],
@@ -317,15 +317,22 @@ def comparison_json(comparison: Comparison) -> JSONDict:
     }
 
 
+def row_json(row: ComparedRow) -> JSONDict:
+    """A row as a JSON object."""
+    values = json_values(row)
+    return {name: values[name] for name in COLUMNS}
+
+
 def comparison_csv(comparison: Comparison) -> str:
     """The rows as CSV; an interval has two columns."""
+    columns = [name for name in COLUMNS if name not in ("interval", "verdict")]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run_a", "run_b", *CSV, "low", "high", "verdict"])
+    writer.writerow(["run_a", "run_b", *columns, "low", "high", "verdict"])
     for row in comparison.rows:
         values, ends = json_values(row), row.difference.interval or ("", "")
         labels = comparison.runs[0].label, comparison.runs[row.run].label
-        cells = [*labels, *(values[name] for name in CSV), *ends, row.verdict]
+        cells = [*labels, *(values[name] for name in columns), *ends, row.verdict]
         writer.writerow(
             ["" if cell is None else spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells]
         )

@@ -17,11 +17,11 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from assay.comparison.judge_card import CardEntry
-from assay.config.record_json import json_values
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p
 from assay.records import JSONDict, JSONObject
 from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
+from assay.report.comparison_text import row_json
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
@@ -211,7 +211,7 @@ def as_json(report: RunsReport) -> str:
 
 
 def _comparison_json(comparison: Comparison) -> JSONDict:
-    return {**asdict(replace(comparison, rows=())), "rows": [json_values(row) for row in comparison.rows]}
+    return {**asdict(replace(comparison, rows=())), "rows": [row_json(row) for row in comparison.rows]}
 
 
 def as_csv(report: RunsReport) -> str:
