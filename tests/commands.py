@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from assay.cli import main
-from assay.plugins import TABLES, table
+from assay.plugins import REGISTRIES, registry
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ def run_process(*arguments: object, cwd: Path, **variables: str) -> Ended:
 
 
 def registered_names() -> dict[str, frozenset[str]]:
-    """Return the names that users have registered in the tables imported so far."""
+    """Return the names that users have registered in the registries imported so far."""
     names = {}
-    for kind, place in TABLES.items():
+    for kind, place in REGISTRIES.items():
         module, _, attribute = place.partition(":")
         entries = getattr(sys.modules.get(module), attribute, None)
         if entries is not None:
@@ -92,7 +92,7 @@ def isolated_state() -> Iterator[None]:
 def _forget_names(before: Mapping[str, frozenset[str]]) -> None:
     for kind, now in registered_names().items():
         for name in now - before.get(kind, frozenset()):
-            del table(kind)[name]
+            del registry(kind)[name]
 
 
 def _forget_modules(loaded: set[str]) -> None:

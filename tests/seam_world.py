@@ -19,7 +19,7 @@ from assay.evaluation.score import ScoreOptions
 from assay.evaluation.score import score as score_again
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
-from assay.plugins import TABLES, table
+from assay.plugins import REGISTRIES, registry
 from assay.registry import load_plugins
 from assay.tasks.validate import validate as problems_of
 
@@ -118,14 +118,14 @@ def world_of(folder: Path, files: Mapping[str, str], include: Sequence[str] = ("
 
 @contextmanager
 def tables_restored() -> Iterator[None]:
-    """Remove from the tables what is registered inside: they belong to the whole process."""
-    before = {kind: set(table(kind).added) for kind in TABLES}
+    """Remove from the registries what is registered inside: they belong to the whole process."""
+    before = {kind: set(registry(kind).added) for kind in REGISTRIES}
     try:
         yield
     finally:
         for kind, known in before.items():
-            for name in set(table(kind).added) - known:
-                del table(kind)[name]
+            for name in set(registry(kind).added) - known:
+                del registry(kind)[name]
 
 
 # --- consumers -------------------------------------------------------------------------------------------------------

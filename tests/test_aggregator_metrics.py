@@ -23,7 +23,7 @@ from assay import (
 )
 from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place
-from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.collate import RecordCounts, check_aggregators, collate
 from assay.statistics.aggregations import AGGREGATIONS
 

@@ -12,7 +12,7 @@ from assay import ConfigError
 from assay.comparison.compare import compare
 from assay.comparison.verdicts import gate
 from assay.exchange.lm_eval_layout import lm_eval_layout
-from assay.plugins import table
+from assay.plugins import registry
 from assay.scoring.combined import EnsembleScorer
 from assay.scoring.judges import LLMJudgeScorer
 from assay.statistics import compare as compare_arrays
@@ -132,8 +132,8 @@ def test_a_registered_metric_and_reduction_declare_theirs(tmp_path: Path) -> Non
         with pytest.raises(ValueError, match="least and the greatest"):
             assay.metric("others", bounds=(1, 1))
     finally:
-        del table("metrics")["tenths"]
-        del table("reductions")["middle_half"]
+        del registry("metrics")["tenths"]
+        del registry("reductions")["middle_half"]
 
 
 SCORER = """

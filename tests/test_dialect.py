@@ -31,7 +31,7 @@ from assay.dialect import (
 from assay.errors import Place
 from assay.evaluation.writing import logged_id
 from assay.graphs.aggregator_metrics import NoResults
-from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.collate import RecordCounts, check_aggregators, collate
 from assay.graphs.transforms import CombineRecords
 from assay.graphs.unit_metrics import UnitMetricResult

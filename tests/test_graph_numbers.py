@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 import assay
 from assay.dialect import OURS
 from assay.errors import ConfigError, Place
-from assay.graphs.aggregator_table import make_aggregator
+from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.output import REASON
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.models import Scripted

@@ -18,7 +18,7 @@ from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
 from assay.models.tokenizer import FolderTokenizer
 from assay.records import Failed, Likelihood, Loglikelihood, Rolling
-from assay.scoring.metrics.table import METRICS, READ_EVERY_LIKELIHOOD
+from assay.scoring.metrics.registry import METRICS, READ_EVERY_LIKELIHOOD
 from assay.scoring.results import CHOICE, MCResult
 from serving import Arrived, loopback
 from small_runs import write_task

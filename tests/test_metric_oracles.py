@@ -28,7 +28,7 @@ from assay.errors import Place
 from assay.records import Failed, Sample
 from assay.scoring.filters import DEFAULT, FILTERS, build_pipeline
 from assay.scoring.loop import AnsweredSample, ScoringLoop
-from assay.scoring.metrics.table import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
+from assay.scoring.metrics.registry import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
 from assay.scoring.metrics.text import edits
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, ResultBuilder
 from assay.scoring.scorer import GenerationScorer

@@ -14,7 +14,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from assay import ConfigError
 from assay.models import Scripted
-from assay.scoring.metrics.table import exact_match
+from assay.scoring.metrics.registry import exact_match
 from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, noting, processed, roll, run, says, write_task
 
 

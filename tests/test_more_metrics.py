@@ -9,7 +9,7 @@ import pytest
 
 from assay import ConfigError
 from assay.scoring.filters import FILTERS
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.registry import METRICS
 from run_world import sample_rows
 from small_runs import choose, generate, noting, run, says, write_task
 

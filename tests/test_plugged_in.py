@@ -10,7 +10,7 @@ import assay
 from assay import ConfigError, ScoreOptions, score
 from assay.cli import main
 from assay.registry import is_async
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.registry import METRICS
 from small_runs import SAMPLED, generate, noting, run, says, write_task
 
 TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"

@@ -16,8 +16,8 @@ import assay
 import run_world
 from assay import ConfigError
 from assay.errors import Place
-from assay.plugins import TABLES, table
-from assay.registry import Table, must_be_callable
+from assay.plugins import REGISTRIES, registry
+from assay.registry import Registry, must_be_callable
 from commands import Ended, Run, run_process
 from small_runs import SAMPLED, run, says, write_task
 
@@ -131,11 +131,11 @@ def listed(installed: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What `ls` lists of each kind where the demo package is installed, under the kind in brackets."""
     path = os.pathsep.join([installed, os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "ASSAY_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
-    command = [sys.executable, "-c", LIST, *TABLES]
+    command = [sys.executable, "-c", LIST, *REGISTRIES]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", REGISTRIES)
 def test_ls_lists_the_plug_ins_of_every_kind(kind: str, installed: str, listed: str) -> None:
     names = (Path(installed) / "assay_demo-1.2.3.dist-info/entry_points.txt").read_text()
     [own] = [line.split(" =")[0] for line in names.partition(f"[assay.{kind}]\n")[2].splitlines()[:1]]
@@ -202,8 +202,8 @@ def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def small(kind: str = "metric", **more: Any) -> Table[Any, Any]:
-    return Table(kind, {"own": len}, group="assay.trial", adopt=must_be_callable, **more)
+def small(kind: str = "metric", **more: Any) -> Registry[Any, Any]:
+    return Registry(kind, {"own": len}, group="assay.trial", adopt=must_be_callable, **more)
 
 
 def test_a_plug_in_that_cannot_be_imported_is_reported_with_its_package_and_the_reason(sites: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_class_with_a_wrong_signature_is_refused_when_it_is_registered() -> No
         assay.aggregator("stubborn")(Stubborn)
     with pytest.raises(TypeError, match=r"must take \(references, prediction, …\)"):
         assay.metric("lonely")(lambda prediction: 0)
-    assert "stubborn" not in table("aggregators")
+    assert "stubborn" not in registry("aggregators")
 
 
 def test_a_decorator_refuses_the_name_of_a_built_in_and_a_name_of_another_place() -> None:
@@ -379,7 +379,7 @@ def test_plugins_may_be_named_in_the_file_of_a_run_and_in_python(tmp_path: Path,
         assert results["results"]["t"]["gap_too,none"] == 6.0
     finally:
         for kind, name in (("metrics", "gap_too"), ("models", "fixed")):
-            table(kind).pop(name, None)
+            registry(kind).pop(name, None)
 
 
 @pytest.mark.parametrize(
@@ -493,14 +493,14 @@ def test_a_plug_in_reduction_may_have_a_numeric_suffix(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="no reduction named 'best_of_'"):
             run(tmp_path, says(["a"]))
     finally:
-        del table("reductions")["best_of_"]
+        del registry("reductions")["best_of_"]
 
 
 def test_the_page_about_plug_ins_shows_each_kind_in_at_most_fifteen_lines() -> None:
     page = (Path(__file__).parent.parent / "docs/plugins.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert max(len(block.splitlines()) for block in blocks) <= 15
-    for kind in TABLES:
+    for kind in REGISTRIES:
         assert any(f'{kind.removesuffix("s")}("' in block for block in blocks), kind
         assert f"`assay.{kind}`" in page
 

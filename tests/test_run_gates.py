@@ -18,11 +18,11 @@ from assay.comparison.conditions import parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError
-from assay.records import ScoreKey
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.report.comparison_text import gate_line
 from assay.report.table import markdown_table
 from assay.runs.run import Run
+from assay.score_keys import ScoreKey
 from assay.statistics.intervals import interval
 from compared_world import GROUP, make_run, write_tasks
 

@@ -21,7 +21,7 @@ from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.groups import Group
 from assay.models import Scripted
 from assay.models.protocol import Answered
-from assay.plugins import TABLES, table
+from assay.plugins import REGISTRIES, registry
 from assay.records import Request, Text
 from assay.registry import load_plugins
 from assay.runs.folder import RunError
@@ -427,7 +427,7 @@ DECORATED = (
 import assay, functools
 from assay.graphs.transforms import TRANSFORMS
 from assay.graphs.unit_metrics import UNIT_METRICS
-from assay.graphs.aggregator_table import AGGREGATOR_METRICS
+from assay.graphs.aggregator_registry import AGGREGATOR_METRICS
 assay.filter("nth_word")(nth_word), assay.aggregation("lowest")(lowest), assay.reduction("spread")(spread)
 assay.aggregator("widest")(Widest), assay.scorer("long_enough")(LongEnough), assay.model("parrot")(parrot)
 assay.sampler("last_n")(last_n), assay.transform("loud")(Loud), assay.format("plain_question")(plain_question)
@@ -444,8 +444,8 @@ def test_a_file_of_every_kind_of_plug_in_can_be_brought_in_by_every_way_at_once(
     (plugged_world / "link_to_every.py").symlink_to(plugged_world / "every.py")
     load_plugins(["every.py", "./every.py", "../world/every.py", "link_to_every.py", "every"])
     HelperCode().load(plugged_world / "every.py")
-    for kind in TABLES:
-        assert len(table(kind).added) == (2 if kind == "aggregations" else 1), kind
+    for kind in REGISTRIES:
+        assert len(registry(kind).added) == (2 if kind == "aggregations" else 1), kind
 
 
 def test_two_files_that_register_one_name_are_refused_with_both_places(plugged_world: Path) -> None:
@@ -473,7 +473,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def plugged_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that is the current one and on the path; tables and modules are as before afterwards."""
+    """A folder that is the current one and on the path; registries and modules are as before afterwards."""
     folder = tmp_path / "world"
     folder.mkdir()
     (folder / "link.py").symlink_to(folder / "own.py")

@@ -17,7 +17,7 @@ from assay.errors import ConfigError, Place
 from assay.graphs.sygra import parse_response_as_json
 from assay.graphs.transforms import CombineRecords, RenameFieldsTransform, SkipRecords
 from assay.graphs.unit_node import check_unit_metrics, runs_code, unit_metric_fields
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.registry import METRICS
 
 HERE = Place("graph_config.yaml", 7, 3)
 NODE = {

@@ -17,12 +17,12 @@ import pytest
 
 from assay.cli import main
 from assay.evaluation.estimates import record
-from assay.records import ScoreKey
 from assay.report.index import FEW_RUNS, FORMAT, INDEX, MIN_RUNS, RunIndex
 from assay.results import Estimate as Number
 from assay.results import Results, Row, TaskEntry
 from assay.runs.folder import write_json
 from assay.runs.results_json import encode
+from assay.score_keys import ScoreKey
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 from assay.version import __version__

@@ -54,7 +54,7 @@ def registries(every: list[Module]) -> Iterator[str]:
     """The classes, and `dict`, that hold names which users write. One that keeps nothing itself is a view."""
     for module in every:
         for node in ast.walk(module.tree):
-            if isinstance(node, ast.ClassDef) and re.search(r"Regist|Table$", node.name) and _keeps(node):
+            if isinstance(node, ast.ClassDef) and re.search(r"Regist", node.name) and _keeps(node):
                 yield f"class {node.name} ({module.name})"
         for name, value in _assigned(module.tree):
             if name in KINDS and isinstance(value, ast.Dict) and not module.name.startswith("compat/"):

@@ -1,4 +1,4 @@
-"""Decorators that register user code, one for each kind, and the tables behind them.
+"""Decorators that register user code, one for each kind, and the registries behind them.
 
 Each takes the name for files and flags, and returns the decorated object unchanged. Installed packages can register with
 entry points instead: the group is `assay.` with the kind in the plural.
@@ -12,14 +12,14 @@ from typing import Any, Literal, TypeVar
 from assay.config.task import FormatConfig
 from assay.errors import Problem
 from assay.records import UserValue
-from assay.registry import Table, installed_plugins
+from assay.registry import Registry, installed_plugins
 
 T = TypeVar("T", bound=Callable[..., Any])
 Format = TypeVar("Format", bound=FormatConfig | Callable[[], FormatConfig])
 OutputType = Literal["generate_until", "multiple_choice", "loglikelihood", "loglikelihood_rolling"]
 
-TABLES = {
-    "metrics": "assay.scoring.metrics.table:METRICS",
+REGISTRIES = {
+    "metrics": "assay.scoring.metrics.registry:METRICS",
     "filters": "assay.scoring.filters:FILTERS",
     "aggregations": "assay.statistics.aggregations:AGGREGATIONS",
     "reductions": "assay.scoring.reductions:REDUCTIONS",
@@ -30,23 +30,23 @@ TABLES = {
     "transforms": "assay.graphs.transforms:TRANSFORMS",
     "formats": "assay.samples.formats:FORMATS",
     "unit_metrics": "assay.graphs.unit_metrics:UNIT_METRICS",
-    "aggregator_metrics": "assay.graphs.aggregator_table:AGGREGATOR_METRICS",
+    "aggregator_metrics": "assay.graphs.aggregator_registry:AGGREGATOR_METRICS",
     "exporters": "assay.exchange.exporters:EXPORTERS",
 }
-"""The tables by kind; each is imported at its first use."""
+"""The registries by kind; each is imported at its first use."""
 
 
-def table(kind: str) -> Table[UserValue, UserValue]:
-    """Import the table of a kind."""
-    module, _, name = TABLES[kind].partition(":")
-    entries: Table[Any, Any] = getattr(import_module(module), name)
+def registry(kind: str) -> Registry[UserValue, UserValue]:
+    """Import the registry of a kind."""
+    module, _, name = REGISTRIES[kind].partition(":")
+    entries: Registry[Any, Any] = getattr(import_module(module), name)
     return entries
 
 
 def plugin_problems() -> list[Problem]:
     """List the problems of the names of installed plug-ins, without importing one."""
-    kinds = [kind for kind in TABLES if installed_plugins(f"assay.{kind}", tuple(sys.path))]
-    return [problem for kind in kinds for problem in table(kind).plugin_problems()]
+    kinds = [kind for kind in REGISTRIES if installed_plugins(f"assay.{kind}", tuple(sys.path))]
+    return [problem for kind in kinds for problem in registry(kind).plugin_problems()]
 
 
 def metric(
@@ -69,7 +69,7 @@ def metric(
     def register(function: T) -> T:
         types = [output_type] if isinstance(output_type, str) else output_type
         functions = dict.fromkeys(map(str, types), function)
-        table("metrics").add(
+        registry("metrics").add(
             name, DeclaredMetric(functions, aggregation, higher_is_better, bounds=limits), source=function
         )
         return function
@@ -79,12 +79,12 @@ def metric(
 
 def filter(name: str) -> Callable[[T], T]:  # noqa: A001  # the field's word; used as assay.filter
     """Register a function of its parameters that returns a step `(responses, doc) -> responses`, or lm-eval's class."""
-    return table("filters").register(name)
+    return registry("filters").register(name)
 
 
 def aggregation(name: str) -> Callable[[T], T]:
     """Register a function `(values, *, …)` of all scores, which returns one number."""
-    return table("aggregations").register(name)
+    return registry("aggregations").register(name)
 
 
 def reduction(name: str, *, bounds: tuple[float, float] | None = None) -> Callable[[T], T]:
@@ -97,41 +97,41 @@ def reduction(name: str, *, bounds: tuple[float, float] | None = None) -> Callab
     def register(function: T) -> T:
         if bounds is not None:
             function.bounds = read_bounds(bounds)  # type: ignore[attr-defined]  # a function takes attributes
-        return table("reductions").register(name)(function)
+        return registry("reductions").register(name)(function)
 
     return register
 
 
 def aggregator(name: str) -> Callable[[T], T]:
     """Register a class derived from `Aggregator`: a group's metric from those of its members."""
-    return table("aggregators").register(name)
+    return registry("aggregators").register(name)
 
 
 def scorer(name: str) -> Callable[[T], T]:
     """Register a class derived from `Scorer`."""
-    return table("scorers").register(name)
+    return registry("scorers").register(name)
 
 
 def model(name: str) -> Callable[[T], T]:
     """Register a class or function that makes a model: its parameters are the `--model_args`."""
-    return table("models").register(name)
+    return registry("models").register(name)
 
 
 def sampler(name: str) -> Callable[[T], T]:
     """Register a function `(pool, seed, leaks)` that returns a few-shot sampler `(doc, number) -> indices`."""
-    return table("samplers").register(name)
+    return registry("samplers").register(name)
 
 
 def transform(name: str) -> Callable[[T], T]:
     """Register a class with `transform(data, params)`, which changes the records of a graph."""
-    return table("transforms").register(name)
+    return registry("transforms").register(name)
 
 
 def format(name: str) -> Callable[[Format], Format]:  # noqa: A001  # the field's word; used as assay.format
     """Register a FormatConfig, or a function that returns one."""
-    return table("formats").register(name)
+    return registry("formats").register(name)
 
 
 def exporter(name: str) -> Callable[[T], T]:
     """Register a function `(run, target)` that writes a run and returns where."""
-    return table("exporters").register(name)
+    return registry("exporters").register(name)

@@ -44,7 +44,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.exchange.importers": ("import_runs",),
     "assay.fleet.replicas": ("Fleet",),
     "assay.graphs.aggregator_metrics": ("AggregatorMetric",),
-    "assay.graphs.aggregator_table": (
+    "assay.graphs.aggregator_registry": (
         "AggregatorMetricRegistry",
         "aggregator_metric",
     ),
@@ -106,7 +106,6 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "Loglikelihood",
         "Message",
         "Rolling",
-        "ScoreKey",
         "Text",
     ),
     "assay.report.document": ("ReportOptions",),
@@ -116,6 +115,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     ),
     "assay.report.write": ("write_report",),
     "assay.runs.run": ("Run",),
+    "assay.score_keys": ("ScoreKey",),
     "assay.scoring.scorer_models": (
         "get_model",
         "load_reward_model",
@@ -182,8 +182,8 @@ if TYPE_CHECKING:
     from assay.exchange.importers import import_runs as import_runs
     from assay.fleet.replicas import Fleet as Fleet
     from assay.graphs.aggregator_metrics import AggregatorMetric as AggregatorMetric
-    from assay.graphs.aggregator_table import AggregatorMetricRegistry as AggregatorMetricRegistry
-    from assay.graphs.aggregator_table import aggregator_metric as aggregator_metric
+    from assay.graphs.aggregator_registry import AggregatorMetricRegistry as AggregatorMetricRegistry
+    from assay.graphs.aggregator_registry import aggregator_metric as aggregator_metric
     from assay.graphs.collate import MetricCollatorPostProcessor as MetricCollatorPostProcessor
     from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
     from assay.graphs.transforms import DataTransform as DataTransform
@@ -232,13 +232,13 @@ if TYPE_CHECKING:
     from assay.records import Loglikelihood as Loglikelihood
     from assay.records import Message as Message
     from assay.records import Rolling as Rolling
-    from assay.records import ScoreKey as ScoreKey
     from assay.records import Text as Text
     from assay.report.document import ReportOptions as ReportOptions
     from assay.report.pictures import Picture as Picture
     from assay.report.pictures import plot as plot
     from assay.report.write import write_report as write_report
     from assay.runs.run import Run as Run
+    from assay.score_keys import ScoreKey as ScoreKey
     from assay.scoring.combined import CrossFilterScorer as CrossFilterScorer
     from assay.scoring.combined import EnsembleScorer as EnsembleScorer
     from assay.scoring.judges import LLMJudgeScorer as LLMJudgeScorer

@@ -1,6 +1,6 @@
 """The one registry and the one binder: map names in YAML to Python objects, and check their parameters by signature.
 
-Each kind (metric, filter, model, …) has one `Table`. Members are built in, registered by a decorator, or named by entry
+Each kind (metric, filter, model, …) has one `Registry`. Members are built in, registered by a decorator, or named by entry
 points of installed packages, read for unknown names only. Keyword parameters are YAML keys: `bind` checks names and types of all.
 """
 
@@ -145,7 +145,7 @@ def _problems(takes: Accepted, params: Params, subject: Subject, where: Where) -
             yield Problem(at(""), f"{what} needs the {word} {key!r}", add(key))
 
 
-class Table(MutableMapping[str, M], Generic[M, B]):
+class Registry(MutableMapping[str, M], Generic[M, B]):
     """Members of one kind by name; `bind` combines a member with parameters into the object a run uses.
 
     `supplied` names the arguments that the caller passes besides the parameters of a file. `adopt` converts what a user
@@ -225,7 +225,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
     def add(self, name: str, thing: Any, *, source: UserValue = None, replacing: bool = False) -> M:
         """Register an object. A name that another object has is rejected with both locations."""
         if not isinstance(name, str) or not name.strip():
-            raise TypeError(f"a name in the table of {_plural(self.kind)} must be a text, got {name!r}")
+            raise TypeError(f"a name in the registry of {_plural(self.kind)} must be a text, got {name!r}")
         source = thing if source is None else source
         if name in self._built_in:
             what = f"the name {name!r} is that of a built-in {self.kind}"
@@ -452,46 +452,46 @@ class refused(user_code):  # noqa: N801  # reads as a statement: `with refused(p
 
 
 class MetricRegistry(Generic[T]):
-    """SyGra's registry methods over a table of classes. Users may add classes and replace their own, never built-ins."""
+    """SyGra's registry methods over a registry of classes. Users may add classes and replace their own, never built-ins."""
 
-    def __init__(self, table: Table[type[T], T]) -> None:
-        self.table = table
+    def __init__(self, registry: Registry[type[T], T]) -> None:
+        self.registry = registry
 
     def register(self, name: str, metric_class: type[T]) -> None:
         """Register a class."""
-        self.table[name] = metric_class
+        self.registry[name] = metric_class
 
     def get_metric(self, name: str, **params: UserValue) -> T:
         """Return a metric with its parameters; raise a ConfigError for a wrong name or parameter."""
-        return self.table.bind(name, params, Place(f"{self.table.kind} {name!r}"))
+        return self.registry.bind(name, params, Place(f"{self.registry.kind} {name!r}"))
 
     def get_metric_class(self, name: str) -> type[T]:
-        return self.table.find(name, Place(f"{self.table.kind} {name!r}"))
+        return self.registry.find(name, Place(f"{self.registry.kind} {name!r}"))
 
     def has_metric(self, name: str) -> bool:
-        return name in self.table
+        return name in self.registry
 
     def list_metrics(self) -> list[str]:
         """List all names, sorted."""
-        return sorted(self.table.names())
+        return sorted(self.registry.names())
 
     def unregister(self, name: str) -> bool:
         """Remove a user's metric; return whether there was one."""
-        return name in self.table.added and bool(self.table.pop(name))
+        return name in self.registry.added and bool(self.registry.pop(name))
 
     def clear(self) -> None:
         """Remove all users' metrics."""
-        for name in self.table.added:
-            del self.table[name]
+        for name in self.registry.added:
+            del self.registry[name]
 
     def get_metrics_info(self) -> dict[str, dict[str, str]]:
         """Return class and module of every metric by name."""
-        known = {name: self.table[name] for name in self.list_metrics()}
+        known = {name: self.registry[name] for name in self.list_metrics()}
         return {name: {"class": each.__name__, "module": each.__module__} for name, each in known.items()}
 
 
 def subclass_of(base: type[T]) -> Callable[[str, UserValue], type[T]]:
-    """Return an `adopt` for tables of classes derived from `base`."""
+    """Return an `adopt` for registries of classes derived from `base`."""
 
     def adopt(name: str, thing: UserValue) -> type[T]:  # noqa: ARG001  # the shape of `adopt`
         if not (inspect.isclass(thing) and issubclass(thing, base)):
@@ -502,7 +502,7 @@ def subclass_of(base: type[T]) -> Callable[[str, UserValue], type[T]]:
 
 
 def must_be_callable(name: str, thing: UserValue) -> UserFunction:
-    """An `adopt` for tables of functions and classes."""
+    """An `adopt` for registries of functions and classes."""
     if not callable(thing):
         raise TypeError(f"{name!r} must be a function or a class, got {thing!r:.60}")
     function: UserFunction = thing

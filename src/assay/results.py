@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from assay.records import ScoreKey
+from assay.score_keys import ScoreKey
 
 Bounds = tuple[float, float]
 """The least and the greatest value that a number can have; an end may be infinite."""

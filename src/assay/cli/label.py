@@ -17,7 +17,6 @@ from assay.comparison.labelling import (
     store_labels,
     write_table,
 )
-from assay.config.row_names import row_name
 from assay.report.write import CARD, card_rows
 from assay.runs.run import Run
 from assay.runs.storage import shown_path
@@ -104,7 +103,7 @@ def _import(run: Run, rows: list[JudgeRows], path: Path, labeller: str) -> None:
             low, high = number.low, number.high
             ends = f"{low:.3f} … {high:.3f}" if low is not None and high is not None else "–"
             cells = (f"{number.judge:.4f}", f"{float(number):.4f}", ends, str(number.labels), number.method)
-            lines.append((task, row_name(key), *cells))
+            lines.append((task, str(key), *cells))
     echo(draw_table(("task", "row", "judge", "corrected", "95 %", "labels", "method"), lines))
     if read.empty:
         echo_err(

@@ -19,7 +19,7 @@ from assay.similar import nearest
 DETAILED = 300
 """The most names whose files are read for titles and sizes: fourteen thousand would take half a minute."""
 KINDS = {"tasks": ("task", "group", "tag"), "subtasks": ("task",), "groups": ("group",), "tags": ("tag",)}
-TABLES = ("formats", "models", "metrics", "filters", "scorers", "aggregators", "aggregations", "reductions", "samplers",
+REGISTRIES = ("formats", "models", "metrics", "filters", "scorers", "aggregators", "aggregations", "reductions", "samplers",
           "transforms", "unit_metrics", "aggregator_metrics", "exporters")  # fmt: skip
 
 
@@ -45,7 +45,7 @@ class Offered(tuple[str, ...]):
 
 
 def define_ls(parser: argparse.ArgumentParser) -> None:
-    kinds = Offered((*KINDS, *TABLES, "runs"))
+    kinds = Offered((*KINDS, *REGISTRIES, "runs"))
     parser.add_argument("kind", nargs="?", default="tasks", choices=kinds, metavar="KIND", help="tasks: everything that can be"
         f" run (default); {', '.join(kinds[1:])}")  # fmt: skip
     parser.add_argument("word", nargs="?", metavar="WORD", help="only names with this in them, as gsm or 'gsm*'; with runs: the"
@@ -70,7 +70,7 @@ def run_ls(options: argparse.Namespace) -> int:
             return _write_names(index, KINDS[options.kind])
         rows = _catalog_rows(index, KINDS[options.kind])
     else:
-        rows = _table_rows(options)
+        rows = _registry_rows(options)
     if options.pattern:
         rows = [row for row in rows if fnmatchcase(row.name, options.pattern)]
         if not rows:
@@ -89,7 +89,7 @@ def run_ls(options: argparse.Namespace) -> int:
 
 def _take_words(options: argparse.Namespace) -> None:
     """Read `ls gsm8k`, `ls tasks gsm8k` and `ls metrics acc` as what they look for."""
-    kinds, word = [*KINDS, *TABLES, "runs"], options.word
+    kinds, word = [*KINDS, *REGISTRIES, "runs"], options.word
     if options.kind not in kinds:
         meant = nearest(options.kind, kinds, count=1, only_slips=True)
         if word is not None or meant:
@@ -207,14 +207,14 @@ def _graph_rows(index: Index, kinds: Iterable[str]) -> list[ListedName]:
     return sorted(rows, key=lambda row: row.name)
 
 
-def _table_rows(options: argparse.Namespace) -> list[ListedName]:
+def _registry_rows(options: argparse.Namespace) -> list[ListedName]:
     """List names defined in Python, with the first sentence of their docstrings. Plug-ins are imported, and may be broken."""
     if options.kind == "formats":
         return _format_rows(options)
     from assay.errors import AssayError
-    from assay.plugins import table
+    from assay.plugins import registry
 
-    kind, known = options.kind.removesuffix("s"), table(options.kind)
+    kind, known = options.kind.removesuffix("s"), registry(options.kind)
     rows = [ListedName("custom", kind, None, more={"description": ""})] if kind == "filter" else []
     first: dict[int, str] = {}
     for name in known.names():

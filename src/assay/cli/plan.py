@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from assay.cli.flags import add_catalog_options, add_table_options, task_manager
 from assay.cli.output import echo, echo_err, echo_json, echo_report_table, echo_wrapped
 from assay.comparison.planning import Aim, Planned, may_be_rate, planned_from_runs, planned_from_tasks, unknown_task
-from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem, grouped, some
 from assay.number_text import NO_VALUE
-from assay.records import ScoreKey
 from assay.report.report_table import Cell, Column, CountCell, ReportTable, TableLine
 from assay.runs.results import tasks_text
+from assay.score_keys import ScoreKey
 
 if TYPE_CHECKING:
     from assay.comparison.noise import NoiseRow
@@ -215,7 +214,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
 
 def _has_own_unit(metric: str) -> bool:
     """Return whether a metric has its own unit, so that percentage points make no sense."""
-    name = row_key(metric).metric
+    name = ScoreKey.parse(metric).metric
     return name.endswith("perplexity") or name in OWN_UNITS
 
 

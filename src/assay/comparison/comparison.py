@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from assay.config.row_names import row_name
 from assay.late import late
-from assay.records import ScoreKey
+from assay.score_keys import ScoreKey
 from assay.statistics.intervals import Decision
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ class GateVerdict:
     def row(self) -> str:
         """The row as people write it: without the filter where that says nothing, or is in the gate."""
         shown = self.filter and self.filter != "none" and f",{self.filter}" not in self.gate
-        return f"{self.name} {row_name(ScoreKey(self.metric, self.filter))}" if shown else self.name
+        return f"{self.name} {ScoreKey(self.metric, self.filter)!s}" if shown else self.name
 
 
 def decision_of(verdicts: Sequence[GateVerdict]) -> Decision | None:

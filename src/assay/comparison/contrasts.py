@@ -11,10 +11,11 @@ import numpy as np
 from assay.comparison.pairing import Array, PairedTask
 from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
-from assay.records import Floats, JSONObject, ScoreKey
-from assay.registry import Table
+from assay.records import Floats, JSONObject
+from assay.registry import Registry
 from assay.runs.run import Run
-from assay.scoring.metrics.table import METRICS
+from assay.score_keys import ScoreKey
+from assay.scoring.metrics.registry import METRICS
 from assay.scoring.results import DeclaredMetric
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, over_repeats, within
 from assay.statistics.influence import Influence
@@ -214,10 +215,10 @@ def _metric_entries(config: JSONObject) -> list[Mapping[str, Any]]:
     ]
 
 
-def _member(table: Table[M, B], name: str) -> M | None:
-    """Return the entry of a table; stored numbers can be compared even if their plug-in cannot be loaded."""
+def _member(registry: Registry[M, B], name: str) -> M | None:
+    """Return the entry of a registry; stored numbers can be compared even if their plug-in cannot be loaded."""
     try:
-        return table.get(name)
+        return registry.get(name)
     except ConfigError:
         return None
 

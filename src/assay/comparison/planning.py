@@ -13,14 +13,13 @@ import numpy as np
 from assay.comparison.contrasts import Part
 from assay.comparison.pairing import PairedTask, TaskScores, pair_tasks, values
 from assay.comparison.rows import PairedRow, compared_members, paired_rows
-from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
-from assay.records import ScoreKey
 from assay.results import Estimate as EstimateRecord
 from assay.results import Row, TaskEntry
 from assay.runs.run import Run
+from assay.score_keys import ScoreKey, repeats_name, spellings
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, known_aggregation
 from assay.statistics.influence import Estimate, Influence
 from assay.statistics.paired import documents_needed, effect_found, smoothed

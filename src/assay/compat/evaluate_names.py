@@ -9,7 +9,7 @@ import numpy as np
 
 from assay.compat.features import Ignored
 from assay.records import JSON
-from assay.scoring.metrics.table import exact_match as matches
+from assay.scoring.metrics.registry import exact_match as matches
 from assay.scoring.metrics.text import plain_words, token_f1
 from assay.scoring.sandbox import SandboxLimits, passes
 from assay.statistics.pass_at_k import pass_at_k

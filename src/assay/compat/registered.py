@@ -1,4 +1,4 @@
-"""Lm-eval's names for what the helper code of one run registers and finds: views of tables that end with the run."""
+"""Lm-eval's names for what the helper code of one run registers and finds: views of registries that end with the run."""
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
@@ -9,8 +9,8 @@ from assay.compat import evaluate_names
 from assay.compat.features import Ignored
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
 from assay.config.option import YAMLMapping
-from assay.registry import Table
-from assay.scoring.metrics.table import LM_EVAL_METRICS
+from assay.registry import Registry
+from assay.scoring.metrics.registry import LM_EVAL_METRICS
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.settings import RegisteredMetric, UserFunction
 
@@ -25,9 +25,9 @@ F = TypeVar("F", bound=UserFunction)
 class Registered:
     """Filters, metrics and aggregations by name. The methods with lm-eval's names are what helper code calls."""
 
-    filters: Table[Callable[..., Any], Any] = field(default_factory=lambda: Table("filter", {}))
-    metrics: Table[RegisteredMetric, Any] = field(default_factory=lambda: Table("metric", {}))
-    aggregations: Table[Callable[..., Any], Any] = field(default_factory=lambda: Table("aggregation", {}))
+    filters: Registry[Callable[..., Any], Any] = field(default_factory=lambda: Registry("filter", {}))
+    metrics: Registry[RegisteredMetric, Any] = field(default_factory=lambda: Registry("metric", {}))
+    aggregations: Registry[Callable[..., Any], Any] = field(default_factory=lambda: Registry("aggregation", {}))
 
     def register_filter(self, name: str) -> Callable[[F], F]:
         return _decorator(self.filters, name)
@@ -126,16 +126,16 @@ class Registered:
 
 
 class View(MutableMapping[str, Any]):
-    """One of lm-eval's dicts over a table of helper code and the names that are built in."""
+    """One of lm-eval's dicts over a registry of helper code and the names that are built in."""
 
     def __init__(
         self,
-        table: Table[Any, Any],
+        registry: Registry[Any, Any],
         built_in: Iterable[str],
         read: Callable[[str], Any],
         write: Callable[[str, Any], None],
     ) -> None:
-        self._table, self._built_in, self._read, self._write = table, built_in, read, write
+        self._registry, self._built_in, self._read, self._write = registry, built_in, read, write
 
     def __getitem__(self, name: str) -> Any:
         value = self._read(name)
@@ -147,21 +147,21 @@ class View(MutableMapping[str, Any]):
         self._write(name, item)
 
     def __delitem__(self, name: str) -> None:
-        del self._table[name]
+        del self._registry[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self._built_in, *self._table]))
+        return iter(dict.fromkeys([*self._built_in, *self._registry]))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
 
-def _decorator(table: MutableMapping[str, UserFunction], name: str) -> Callable[[F], F]:
+def _decorator(registry: MutableMapping[str, UserFunction], name: str) -> Callable[[F], F]:
     """Enters what helper code decorates; a name that is taken stays with the first, as in lm-eval."""
 
     def register(item: F) -> F:
-        if name not in table:
-            table[name] = item
+        if name not in registry:
+            registry[name] = item
         return item
 
     return register

@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.compat import sygra_utils
 from assay.compat.modules import TASK_UTILITIES
-from assay.graphs import aggregator_metrics, aggregator_table, collate, sygra, transforms, unit_metrics, unit_node
+from assay.graphs import aggregator_metrics, aggregator_registry, collate, sygra, transforms, unit_metrics, unit_node
 
 _CONSTANTS = {
     "SYGRA_START": "__start__", "SYGRA_END": "__end__", "START": "START", "END": "END", "BACKEND": "langgraph",
@@ -82,8 +82,8 @@ def _metrics() -> dict[str, ModuleContents]:
     unit_names = {"UnitMetricRegistry": unit_metrics.UnitMetricRegistry, "unit_metric": unit_metrics.unit_metric}
     aggregator_base = {"BaseAggregatorMetric": aggregator_metrics.AggregatorMetric, **result}
     aggregator_names = {
-        "AggregatorMetricRegistry": aggregator_table.AggregatorMetricRegistry,
-        "aggregator_metric": aggregator_table.aggregator_metric,
+        "AggregatorMetricRegistry": aggregator_registry.AggregatorMetricRegistry,
+        "aggregator_metric": aggregator_registry.aggregator_metric,
     }
     units = {
         "exact_match": "ExactMatchMetric",

@@ -10,7 +10,7 @@ from assay.config.fields import Fields
 from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
 from assay.errors import Problem
-from assay.registry import Table
+from assay.registry import Registry
 
 
 class Definition(Protocol):
@@ -51,7 +51,7 @@ class FileKind(Protocol):
         ...
 
 
-KINDS: Table[FileKind, FileKind] = Table("kind of task", {"graph_config": "assay.graphs.kind:GRAPH"})
+KINDS: Registry[FileKind, FileKind] = Registry("kind of task", {"graph_config": "assay.graphs.kind:GRAPH"})
 
 
 def kind_key(fields: YAMLMapping) -> str | None:

@@ -16,7 +16,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups import Group
 from assay.runs.results import tasks_text
 from assay.scoring.filters import DEFAULT, FILTERS, text_step
-from assay.scoring.metrics.table import DEFAULTS
+from assay.scoring.metrics.registry import DEFAULTS
 from assay.scoring.named import make_scorer
 from assay.scoring.results import GENERATE
 from assay.tasks import Task, TaskManager

@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from assay.config.row_names import BYPASS
 from assay.dialect import dialect_of
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, counted_metric, counted_tasks, estimates_of, group_numbers
 from assay.groups.rows import FailedRow
-from assay.records import MetricValue, ScoreKey
+from assay.records import MetricValue
 from assay.redaction import redacted
 from assay.results import (
     EVERY_DOCUMENT_FAILED,
@@ -24,6 +23,7 @@ from assay.results import (
 )
 from assay.results import Estimate as EstimateRecord
 from assay.runs.results import plain
+from assay.score_keys import BYPASS, ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction
 from assay.statistics.board import Board, RowFailures
 from assay.statistics.calibration import CurvePoint

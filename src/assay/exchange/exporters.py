@@ -12,7 +12,7 @@ from assay.exchange.inspect.exporter import export_inspect
 from assay.exchange.lm_eval import export_lm_eval
 from assay.exchange.trackers import export_hub, export_mlflow, export_trackio, export_wandb, result_values
 from assay.records import AnyJSON, JSONObject, arguments
-from assay.registry import Table, must_be_callable, read_signature, refused
+from assay.registry import Registry, must_be_callable, read_signature, refused
 from assay.runs.files import new_file
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.records import SampleRecord
@@ -120,7 +120,7 @@ def _plain_value(value: AnyJSON) -> AnyJSON:
     return make(value)
 
 
-EXPORTERS: Table[Callable[..., Any], Any] = Table(
+EXPORTERS: Registry[Callable[..., Any], Any] = Registry(
     "exporter",
     {
         "lm-eval": export_lm_eval,

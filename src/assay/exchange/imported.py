@@ -15,7 +15,6 @@ import orjson
 from assay.config.arguments import parse_arguments
 from assay.config.group import GroupConfig
 from assay.config.loader import load
-from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.dialect import OURS
@@ -26,7 +25,7 @@ from assay.groups.checks import MemberAnswers, group_problems, ready_group
 from assay.groups.group import Group
 from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, estimates_of, group_numbers
-from assay.records import AnyJSON, Function, JSONDict, JSONObject, ScoreKey
+from assay.records import AnyJSON, Function, JSONDict, JSONObject
 from assay.redaction import redacted
 from assay.results import GroupEntry, Results, TaskEntry
 from assay.runs.folder import RunFolder, environment, open_run
@@ -34,7 +33,8 @@ from assay.runs.results import plain
 from assay.runs.results_json import decode, encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.scoring.metrics.table import METRICS
+from assay.score_keys import ScoreKey, split_rows, stderr_name
+from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import BOUNDS, AggregationOrFunction, within
 from assay.statistics.board import Board
 from assay.statistics.influence import Estimate, Influence
@@ -108,10 +108,10 @@ def reported_values(row: JSONObject) -> dict[ScoreKey, ReportedValue]:
     reported = {}
     counts = row.get("sample_count")
     counts = counts if isinstance(counts, Mapping) else {}
-    for key, value in rows_of(row):
+    for key, value in split_rows(row):
         if is_number(value):
             error = row.get(stderr_name(key))
-            stderr, n = float(error) if is_number(error) else None, counts.get(row_name(key))
+            stderr, n = float(error) if is_number(error) else None, counts.get(str(key))
             reported[key] = ReportedValue(float(value), stderr, n if isinstance(n, int) else None)
     return reported
 

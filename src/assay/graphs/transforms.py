@@ -9,7 +9,7 @@ from assay.dialect import OURS
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserValue
-from assay.registry import Table, parameter_problems
+from assay.registry import Registry, parameter_problems
 
 
 class DataTransform:
@@ -183,7 +183,7 @@ def _adopted(name: str, thing: UserValue) -> type:
     return thing
 
 
-TRANSFORMS: Table[type, DataTransform] = Table(
+TRANSFORMS: Registry[type, DataTransform] = Registry(
     "transform",
     {
         each.__name__: each

@@ -15,9 +15,9 @@ from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import MetricRegistry, Table, dress, read_signature, subclass_of
+from assay.registry import MetricRegistry, Registry, dress, read_signature, subclass_of
+from assay.scoring.metrics.registry import METRICS
 from assay.scoring.metrics.structured import ALONE
-from assay.scoring.metrics.table import METRICS
 from assay.scoring.results import GENERATE, DeclaredMetric
 from assay.statistics.influence import SHARE, Bounds
 
@@ -561,7 +561,7 @@ def _adopted(name: str, thing: UserValue) -> type[UnitMetric]:
     return subclass_of(UnitMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
 
 
-UNIT_METRICS: Table[type[UnitMetric], UnitMetric] = Table(
+UNIT_METRICS: Registry[type[UnitMetric], UnitMetric] = Registry(
     "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS, **AGENT_METRICS}, group="assay.unit_metrics", adopt=_adopted
 )
 UnitMetricRegistry = MetricRegistry(UNIT_METRICS)

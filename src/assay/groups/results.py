@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupRules
-from assay.config.row_names import STDERR, filter_name_problem, row_key, row_name_problem
 from assay.errors import some
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, documents_of, failed_row, member_names, written_rows
-from assay.records import ScoreKey, UserValue, number
+from assay.records import UserValue, number
 from assay.results import TaskEntry
+from assay.score_keys import STDERR, ScoreKey, filter_name_problem, metric_name_problem
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import noted
 from assay.user_code import is_overridden
@@ -100,9 +100,9 @@ def _checked(numbers: Iterable[tuple[str, UserValue]], rules: GroupRules) -> dic
     """Rows with their numbers; user code may return other values, or one name twice."""
     rows: dict[ScoreKey, Estimate] = {}
     for name, value in numbers:
-        key, wrong = row_key(name), None
+        key, wrong = ScoreKey.parse(name), None
         if rules.row_names == "checked":
-            wrong = row_name_problem(key.metric) or filter_name_problem(key.filter)
+            wrong = metric_name_problem(key.metric) or filter_name_problem(key.filter)
         if wrong is not None:
             key = ScoreKey(key.metric.removesuffix(STDERR) or "unnamed", NONE)
             rows[key] = failed_row(f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")

@@ -15,7 +15,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.models.lm_eval_names import OUR_WAY
 from assay.models.local.generation import GENERATION_PARAMETERS
 from assay.models.protocol import AnyModel, TokenizerAlone
-from assay.registry import Accepted, Table, Where, accepted, must_be_callable
+from assay.registry import Accepted, Registry, Where, accepted, must_be_callable
 
 COMPLETIONS, CHAT = "assay.models.servers.openai:OpenAI", "assay.models.servers.openai:OpenAIChat"
 TRANSFORMERS = "assay.models.local.hf.backend:HF"
@@ -45,7 +45,7 @@ _BUILT_IN: dict[str, Callable[..., AnyModel] | str] = {
 }
 
 
-class _Backends(Table[Callable[..., AnyModel], AnyModel]):
+class _Backends(Registry[Callable[..., AnyModel], AnyModel]):
     """The backends of `--model`. A backend's parameters are its `--model_args`; a parameter `connection` means the
     arguments of every server."""
 

@@ -24,7 +24,6 @@ from assay.comparison.verification import (
     histogram,
     spread,
 )
-from assay.config.row_names import shown_filter
 from assay.errors import grouped, some
 from assay.number_text import format_count, format_p, format_share, format_signed
 from assay.records import AnyJSON, JSONDict
@@ -43,6 +42,7 @@ from assay.report.report_table import (
 from assay.report.table_writers import write_markdown
 from assay.runs.results import tasks_text
 from assay.safe_text import spreadsheet_text
+from assay.score_keys import shown_filter
 
 VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
 DrawTable = Callable[[ReportTable], str]

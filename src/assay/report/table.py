@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from assay.config.option import NOTHING
-from assay.config.row_names import shown_filter
 from assay.number_text import (
     NO_VALUE,
     format_decimal,
@@ -14,11 +13,12 @@ from assay.number_text import (
     format_money,
     relative_error,
 )
-from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
+from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.report.terminal import TOGETHER, TableView
 from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
 from assay.runs.results import failure_lines
 from assay.runs.results_json import encode
+from assay.score_keys import ScoreKey, shown_filter
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 

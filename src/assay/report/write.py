@@ -18,7 +18,6 @@ from markupsafe import Markup
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.judge_card import CardEntry
-from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p
 from assay.records import JSONDict, JSONObject
@@ -32,6 +31,7 @@ from assay.results import Row
 from assay.runs.files import new_file
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, visible
+from assay.score_keys import ScoreKey
 from assay.version import __version__
 
 PAGE_STYLE = """\
@@ -114,7 +114,7 @@ def share_bar(number: Row) -> Markup:
 
 
 def slices_plot(task_slices: Slices) -> Markup:
-    panel = slices_panel(task_slices.parts, row_key(task_slices.metric))
+    panel = slices_panel(task_slices.parts, ScoreKey.parse(task_slices.metric))
     return _svg(draw_part(panel, f"{task_slices.task} by {task_slices.column}"))
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from assay.config.row_names import row_name
 from assay.errors import grouped, some
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.results import GroupEntry, Results, TaskEntry
@@ -82,10 +81,10 @@ def _group_lines(group: GroupEntry) -> Iterator[str]:
         yield f"{group.name}: left out: {tasks_text(names, noun='member')}: {why}"
     for row in rows:
         if row.estimate.note:
-            yield f"{group.name}: {row_name(row.key)}: {row.estimate.note}"
+            yield f"{group.name}: {row.key!s}: {row.estimate.note}"
     without = [row for row in rows if row.estimate.value is None]
     for row in without:
-        yield f"{group.name}: {row_name(row.key)}: no number: {row.estimate.reason}"
+        yield f"{group.name}: {row.key!s}: no number: {row.estimate.reason}"
     if group.is_incomplete and not without:
         named = {"not run": group.not_run, "incomplete": group.incomplete_tasks}
         reasons = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)
@@ -154,10 +153,10 @@ def _remarks(task: TaskEntry) -> Iterator[_Remark]:
     yield from (_Remark(task.name, remark) for remark in task.remarks)
     for row in task.rows:
         if row.estimate.note:
-            yield _Remark(task.name, f"{row_name(row.key)}: {row.estimate.note}")
+            yield _Remark(task.name, f"{row.key!s}: {row.estimate.note}")
     for row in task.rows:
         if row.lacks_number:
-            yield _Remark(task.name, f"{row_name(row.key)}: {row.estimate.reason}", "no value: ")
+            yield _Remark(task.name, f"{row.key!s}: {row.estimate.reason}", "no value: ")
     for metric in task.never_came:
         yield _Remark(task.name, f"the metric {metric!r} is declared, and has no score")
 

@@ -18,7 +18,7 @@ import orjson
 from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.late import late
-from assay.records import AnyJSON, JSONObject, ScoreKey
+from assay.records import AnyJSON, JSONObject
 from assay.redaction import results_without_secrets, without_secrets
 from assay.results import Results, Row
 from assay.runs import journal
@@ -46,6 +46,7 @@ from assay.runs.results_json import decode, encode
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
 from assay.runs.storage import local_folder, shown_path
+from assay.score_keys import ScoreKey
 
 if TYPE_CHECKING:
     import pyarrow as pa

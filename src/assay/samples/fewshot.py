@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.registry import Table, must_be_callable
+from assay.registry import Registry, must_be_callable
 from assay.samples.prompt import Pool, RenderError, Row, Sampler
 
 
@@ -64,7 +64,7 @@ def _draw(generator: random.Random, population: Sequence[int], number: int) -> l
     return generator.sample(population, number)
 
 
-SAMPLERS: Table[Callable[..., Any], Sampler] = Table(
+SAMPLERS: Registry[Callable[..., Any], Sampler] = Registry(
     "sampler",
     {"default": default_sampler, "first_n": first_n_sampler},
     group="assay.samplers",

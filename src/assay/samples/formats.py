@@ -17,7 +17,7 @@ from assay.config.task import (
     TaskConfig,
 )
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.registry import Table
+from assay.registry import Registry
 from assay.samples.layout import PromptLayout, prompt_layout, prompt_parts
 
 _GENERATE = FormatConfig(
@@ -83,7 +83,7 @@ def _as_format(name: str, thing: object) -> FormatConfig:
     return replace(config, format=name)
 
 
-FORMATS: Table[FormatConfig, FormatConfig] = Table(
+FORMATS: Registry[FormatConfig, FormatConfig] = Registry(
     "format",
     {
         "mcqa": FormatConfig(format="mcqa"),

@@ -17,7 +17,7 @@ from typing import Any
 from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Answer, Document, Params, UserFunction, UserValue, plain
-from assay.registry import AWAITED, Table, accepted, must_be_callable, refused, typed_by_default
+from assay.registry import AWAITED, Registry, accepted, must_be_callable, refused, typed_by_default
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
@@ -279,7 +279,7 @@ def think(*, start: str = "<think>", end: str = "</think>", begun: bool = False)
     return each(answer)
 
 
-FILTERS: Table[Callable[..., Step], Step] = Table(
+FILTERS: Registry[Callable[..., Step], Step] = Registry(
     "filter",
     {
         "noop": noop,

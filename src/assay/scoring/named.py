@@ -1,4 +1,4 @@
-"""Scorers by name: the table, how one is made of what a task file says, and small ones for formats."""
+"""Scorers by name: the registry, how one is made of what a task file says, and small ones for formats."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Params, UserFunction, UserValue
-from assay.registry import Accepted, Table, Where, accepted
+from assay.registry import Accepted, Registry, Where, accepted
 from assay.scoring.scorer import (
     MEMBERS,
     GenerationScorer,
@@ -45,7 +45,7 @@ def scorer_class(thing: UserValue) -> type[Scorer] | None:
     return type(thing.__name__, (thing, Scorer), {"__module__": thing.__module__})
 
 
-class _Scorers(Table[type[Scorer], Scorer]):
+class _Scorers(Registry[type[Scorer], Scorer]):
     """Classes of scorers: the configuration of the task fills the first parameter, unless a file gives that one."""
 
     def accepts(self, member: type[Scorer] | UserFunction) -> Accepted:
@@ -94,7 +94,7 @@ SCORER_REGISTRY = SCORERS = _Scorers(
     adopt=_adopted,
     build=lambda kind, config, **kwargs: kind.create(config, **kwargs),
 )
-"""Scorers by name; `SCORER_REGISTRY["mine"] = Mine` registers one, by the name that seed 001 gives the table."""
+"""Scorers by name; `SCORER_REGISTRY["mine"] = Mine` registers one, by the name that seed 001 gives the registry."""
 
 
 def register_scorer(name: str) -> Callable[[S], S]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from assay.errors import Place
 from assay.records import Answers, MetricValue, UserFunction, UserValue, number
-from assay.registry import Table, accepted, must_be_callable
+from assay.registry import Registry, accepted, must_be_callable
 from assay.statistics.aggregations import Repeated
 from assay.statistics.influence import SHARE, Bounds, read_bounds
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k
@@ -134,7 +134,7 @@ def _adopted(name: str, thing: UserValue) -> Reduction:
     return _of_scores(function) if takes.lacking or is_own or set(accepted(function, 1).named) <= {"k"} else function
 
 
-REDUCTIONS: Table[Callable[..., Any], Reduction] = Table(
+REDUCTIONS: Registry[Callable[..., Any], Reduction] = Registry(
     "reduction",
     {
         "mean": mean,

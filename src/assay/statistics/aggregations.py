@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
-from assay.registry import Accepted, Table, accepted, must_be_callable, typed_by_default
+from assay.registry import Accepted, Registry, accepted, must_be_callable, typed_by_default
 from assay.statistics.agreement import AGREEMENT_AGGREGATIONS
 from assay.statistics.calibration import BIASES, CALIBRATION_AGGREGATIONS, CurvePoint, reliability_curve
 from assay.statistics.classes import CLASS_AGGREGATIONS, MACRO_AVERAGES, binary_influence
@@ -206,7 +206,7 @@ class Aggregation:
 
 
 AggregationOrFunction = Aggregation | UserFunction
-"""An aggregation of the table, or a function of the values from user code."""
+"""An aggregation of the registry, or a function of the values from user code."""
 BOUNDS: Mapping[str, Bounds] = {
     "perplexity": (1.0, math.inf),
     **{name: bounds for name, (_, _, bounds) in (CALIBRATION_AGGREGATIONS | AGREEMENT_AGGREGATIONS).items()},
@@ -263,7 +263,7 @@ def _adopted(name: str, thing: UserValue) -> Aggregation:
     return Aggregation(name, function)
 
 
-class _Aggregations(Table[Aggregation, Aggregation]):
+class _Aggregations(Registry[Aggregation, Aggregation]):
     def accepts(self, member: Aggregation | UserFunction) -> Accepted:
         if isinstance(member, Aggregation):
             return accepted(member.function, 1)
@@ -329,7 +329,7 @@ def within(aggregation: AggregationOrFunction | None, bounds: Bounds | None) -> 
 
 
 def known_aggregation(aggregation: AggregationOrFunction | None) -> AggregationOrFunction:
-    """The aggregation; the mean if none is given, and the table's entry if helper code passes back one of its functions."""
+    """The aggregation; the mean if none is given, and the registry's entry if helper code passes back one of its functions."""
     if aggregation is None:
         return AGGREGATIONS["mean"]
     if isinstance(aggregation, Aggregation):

@@ -26,7 +26,7 @@ from assay.groups import Group, StandardGroup
 from assay.groups.checks import resolved_kind
 from assay.groups.group import group_type
 from assay.records import Function
-from assay.registry import Table
+from assay.registry import Registry
 from assay.samples.formats import FORMATS, LM_EVALS_GENERATE, apply_format, choose_format, format_from_mapping
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.settings import Resolve
@@ -35,7 +35,7 @@ from assay.user_code import UserCodeError, user_code
 
 Config = TypeVar("Config", TaskConfig, GroupConfig)
 Loadable = Spec | Task | Group[Task]
-HELPER_CODE: Table[Callable[[], Any], Any] = Table("helper code", {"modules": "assay.compat.modules:HelperCode"})
+HELPER_CODE: Registry[Callable[[], Any], Any] = Registry("helper code", {"modules": "assay.compat.modules:HelperCode"})
 """Loads the modules beside files; it is imported when the first is needed, and it needs tasks itself."""
 
 

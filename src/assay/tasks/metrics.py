@@ -23,8 +23,8 @@ from assay.scoring.metrics.convention import (
     of_choice,
     read_call,
 )
+from assay.scoring.metrics.registry import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.structured import ALONE
-from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
 from assay.scoring.scorer import Scorer
@@ -38,7 +38,7 @@ OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 
 
 class _Meaning(NamedTuple):
-    """The meaning of a name or a function in a metric_list: a metric of the table, or a function of the user's."""
+    """The meaning of a name or a function in a metric_list: a metric of ours, or a function of the user's."""
 
     name: str
     declared: DeclaredMetric | None
@@ -158,7 +158,7 @@ class MetricBinder:
             raise self._problem(number, "reduction", what, fix)
 
     def _bound(self, config: MetricConfig, meaning: "_Meaning", kwargs: YAMLMapping, number: int) -> "_Computation":
-        """How a metric is computed: a user's as its signature says, one of the table with its parameters."""
+        """How a metric is computed: a user's as its signature says, one of ours with its parameters."""
         named, declared, function = meaning
         if function is not None:
             # the metrics of `evaluate` take as many references as answers
@@ -224,7 +224,7 @@ class MetricBinder:
     def _function(
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
     ) -> UserFunction | None:
-        """The user's function that a metric is; None where it is one of the table, or passes on what it gets."""
+        """The user's function that a metric is; None where it is one of ours, or passes on what it gets."""
         own = config.name if isinstance(config.fn, NamedMetric) else config.fn
         if callable(own):
             return own

@@ -30,7 +30,7 @@ from assay.records import (
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID, marks_in
 from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
-from assay.scoring.metrics.table import READ_EVERY_LIKELIHOOD
+from assay.scoring.metrics.registry import READ_EVERY_LIKELIHOOD
 from assay.scoring.results import raw
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.board import Board

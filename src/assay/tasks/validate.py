@@ -29,7 +29,7 @@ from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS, selection_note
 from assay.scoring.loop import ScoringLoop
-from assay.scoring.metrics.table import METRICS
+from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS
 from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.scoring.scorer_models import models_of
@@ -93,7 +93,7 @@ def validate(
 ) -> list[Problem]:
     """List the problems of the tasks asked for, or of all; serious ones and mere notes, by place.
 
-    `find_metric` finds metrics that are not in our own table, `find_dotted` the objects that graphs name and assay supplies.
+    `find_metric` finds metrics that are not in our own registry, `find_dotted` the objects that graphs name and assay supplies.
     With `code` helper modules are imported; without, they are read.
     """
     catalog = manager.catalog
@@ -582,8 +582,8 @@ def _accepts(kind: str, name: str | Function) -> list[Accepted]:
         return [] if written is None else [accepted(_With(written.signature))]
     if kind == "metric":
         return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []
-    table = FILTERS if kind == "filter" else SCORERS
-    return [table.accepts(table[name])] if name in table else []
+    registry = FILTERS if kind == "filter" else SCORERS
+    return [registry.accepts(registry[name])] if name in registry else []
 
 
 class _With:

@@ -1,4 +1,4 @@
-"""lm-eval's registry: what a script registers is known to assay's tables, and so to every task file."""
+"""lm-eval's registry: what a script registers is known to assay's registries, and so to every task file."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ScriptNames(Registered):
-    """The registry of a script: names are entered into assay's tables, too."""
+    """The registry of a script: names are entered into assay's registries, too."""
 
     __slots__ = ()
 

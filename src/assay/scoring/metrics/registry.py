@@ -1,4 +1,4 @@
-"""The table of metrics, with those of choices, likelihoods and classes. Names of lm-eval have the meaning of its 0.4.13.
+"""The registry of metrics, with those of choices, likelihoods and classes. Names of lm-eval have the meaning of its 0.4.13.
 
 A metric gives one value per document. Where the number of a task is not the mean of those values (perplexity, BLEU,
 F1), the value is what its aggregation needs.
@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 from assay.records import Answer, Document, Failed, UserFunction, UserValue
-from assay.registry import Table, accepted, must_be_callable
+from assay.registry import Registry, accepted, must_be_callable
 from assay.scoring.metrics.confidence import CONFIDENCE_METRICS
 from assay.scoring.metrics.convention import Unfit, read_call
 from assay.scoring.metrics.math_equal import MATH_METRICS
@@ -398,7 +398,7 @@ READ_EVERY_LIKELIHOOD = frozenset({
 })  # fmt: skip
 """Metrics of choices that depend on more than which choice is the likeliest."""
 
-METRICS: Table[DeclaredMetric, Callable[[Any], Any]] = Table(
+METRICS: Registry[DeclaredMetric, Callable[[Any], Any]] = Registry(
     "metric",
     {
         **LM_EVAL_METRICS,

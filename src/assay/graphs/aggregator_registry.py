@@ -24,7 +24,7 @@ from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_aggregators import sygra_aggregators
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import MetricRegistry, Table, read_signature, subclass_of
+from assay.registry import MetricRegistry, Registry, read_signature, subclass_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 
 OF_SCORES = ("mean", "median", "nanmean", "perplexity", "bypass")
@@ -136,7 +136,7 @@ def _adopted(name: str, thing: UserValue) -> type[AggregatorMetric]:
     return subclass_of(AggregatorMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
 
 
-AGGREGATOR_METRICS: Table[type[AggregatorMetric], AggregatorMetric] = Table(
+AGGREGATOR_METRICS: Registry[type[AggregatorMetric], AggregatorMetric] = Registry(
     "aggregator metric", OWN, group="assay.aggregator_metrics", adopt=_adopted
 )
 AggregatorMetricRegistry = MetricRegistry(AGGREGATOR_METRICS)
@@ -158,5 +158,5 @@ def make_aggregator(name: str, params: Record, place: Place, dialect: Dialect) -
     sygras = sygra_aggregators(dialect)
     if name not in sygras:
         return AGGREGATOR_METRICS.bind(name, params, place)
-    table: Table[type[AggregatorMetric], AggregatorMetric] = Table("aggregator metric", sygras)
-    return table.bind(name, params, place)
+    registry: Registry[type[AggregatorMetric], AggregatorMetric] = Registry("aggregator metric", sygras)
+    return registry.bind(name, params, place)
