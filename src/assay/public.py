@@ -374,16 +374,22 @@ def _unseen(_: object) -> None:
 
 
 def evaluate(
-    lm: "AnyModel", task_dict: Mapping[str, Any], *, model_args: ModelArgs = None, **options: Unpack[RunOptions]
+    lm: "AnyModel",
+    task_dict: Mapping[str, Any],
+    *,
+    model_args: ModelArgs = None,
+    task_manager: "TaskManager | None" = None,
+    **options: Unpack[RunOptions],
 ) -> dict[str, Any]:
     """Evaluate a model on tasks that `TaskManager.load` returned; returns the content of results.json."""
     from assay.exchange.lm_eval_api import tasks_in
 
-    return _evaluate(lm, {**DEFAULTS["evaluate"], **options, "model_args": model_args, "tasks": tasks_in(task_dict)})
+    own = {**DEFAULTS["evaluate"], **options, "model_args": model_args, "tasks": tasks_in(task_dict)}
+    return _evaluate(lm, own, task_manager)
 
 
 def _evaluate(
-    model: "AnyModel | str | None", options: Mapping[str, Any], manager: "TaskManager | None" = None
+    model: "AnyModel | str | None", options: Mapping[str, Any], manager: "TaskManager | None"
 ) -> dict[str, Any]:
     from assay.evaluation.api import evaluate as start
     from assay.exchange.lm_eval_api import in_lm_eval_layout
