@@ -1,18 +1,16 @@
 """`assay leaderboard`: rank the models of runs, with intervals."""
 
 import argparse
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from assay.cli.flags import add_table_options
-from assay.cli.output import echo, echo_err, echo_json, echo_report_table
+from assay.cli.output import echo, echo_err, echo_json, echo_table
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.errors import ConfigError, Place, Problem
 from assay.number_text import format_share
 from assay.report.report_table import Column, CountCell, IntervalCell, NumberCell, PValueCell, ReportTable, TableLine
-from assay.safe_text import spreadsheet_text
+from assay.report.table_writers import Value, csv_text
 from assay.statistics.ratings import Rating
 
 CSV = ("board", "metric", "filter", "pool", "rank", "rank_low", "rank_high", "name", "value", "low", "high", "n", "wins", "ties",
@@ -58,7 +56,7 @@ def run_leaderboard(options: argparse.Namespace) -> int:
         for number, table in enumerate(leaderboard_tables(board)):
             if number:
                 echo()
-            echo_report_table(table)
+            echo_table(table)
     for note in board.notes:
         echo_err(f"note: {note}")
     return 0
@@ -161,16 +159,16 @@ def _ranks(ranks: tuple[int, int]) -> str:
 
 def leaderboard_csv(board: Leaderboard) -> str:
     """Every row of every board."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV)
-    for each in board.ratings:
-        writer.writerow(["ratings", "", "", each.pool, each.rank, *each.ranks, spreadsheet_text(each.name), each.rating,
-                         _finite(each.low), _finite(each.high), each.documents, each.wins, each.ties, each.losses])  # fmt: skip
+    rows: list[Sequence[Value]] = []
+    for rating in board.ratings:
+        numbers = (rating.rating, _finite(rating.low), _finite(rating.high), rating.documents)
+        outcomes = (rating.wins, rating.ties, rating.losses)
+        no_difference = (None, None, None, None)
+        name = ("ratings", None, None, rating.pool, rating.rank, *rating.ranks, rating.name)
+        rows.append([*name, *numbers, *outcomes, *no_difference])
     for ranking in board.rankings:
-        about = [spreadsheet_text(text) for text in (ranking.name, ranking.metric, ranking.filter)]
         for row in ranking.standings:
-            apart = (row.difference, row.difference_low, row.difference_high, row.p)
-            writer.writerow([*about, "", row.rank, *row.ranks, spreadsheet_text(row.name), row.value, row.low, row.high, row.n,
-                             "", "", "", *apart])  # fmt: skip
-    return out.getvalue()
+            about = (ranking.name, ranking.metric, ranking.filter, None, row.rank, *row.ranks, row.name)
+            difference = (row.difference, row.difference_low, row.difference_high, row.p)
+            rows.append([*about, row.value, row.low, row.high, row.n, None, None, None, *difference])
+    return csv_text(CSV, rows)

@@ -13,7 +13,7 @@ from assay.statistics.intervals import Decision
 if TYPE_CHECKING:
     # the types alone: imports go one way (docs/decisions/0028-one-run-for-every-reader.md)
     from assay.report.pictures import Picture
-    from assay.report.text_table import TextTable
+    from assay.report.report_table import ReportTable
 
 STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 """The stages of a number, in the order of the flow."""
@@ -193,9 +193,9 @@ class Comparison:
     power: float = 0.8
 
     @property
-    def table(self) -> "TextTable":
+    def table(self) -> "ReportTable":
         """The rows for a reader: fits the terminal, is HTML in a notebook, and Markdown as `str`."""
-        table: TextTable = late("table_of_comparison")(self)
+        table: ReportTable = late("table_of_comparison")(self)
         return table
 
     def plot(self, *, metric: str | None = None) -> "Picture":

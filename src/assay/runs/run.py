@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from assay.comparison.comparison import Comparison
     from assay.report.document import ReportOptions
     from assay.report.pictures import Picture, PlotKind
-    from assay.report.text_table import TextTable
+    from assay.report.report_table import ReportTable
 
 RUNNING, STOPPED, COMPLETE = "running", "stopped", "complete"
 SCORE_TYPES = {
@@ -330,9 +330,9 @@ class Run:
         )
 
     @property
-    def table(self) -> "TextTable":
+    def table(self) -> "ReportTable":
         """The results for a reader: fits the terminal, is HTML in a notebook, and Markdown as `str`."""
-        table: TextTable = late("table_of_run")(self)
+        table: ReportTable = late("table_of_run")(self)
         return table
 
     def compare(

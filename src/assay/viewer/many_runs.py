@@ -1,6 +1,6 @@
 """The routes over many runs: matrix, metric over time or training steps, scatter; each as a page, CSV and SVG."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,9 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from assay.catalog.index import no_collector
+from assay.records import JSONDict
 from assay.report.drawing import Drawing, as_svg
+from assay.report.table_writers import csv_text
 from assay.viewer.library import RunLibrary
-from assay.viewer.matrix import LONG, as_csv, build_matrix, draw_matrix, matrix_page, matrix_rows
+from assay.viewer.matrix import LONG, build_matrix, draw_matrix, matrix_page, matrix_rows
 from assay.viewer.pages import MissingPage
 from assay.viewer.trends import (
     SCATTER,
@@ -60,8 +62,12 @@ def _file(name: str, make: Content, library: RunLibrary, request: Request) -> Re
     return Response(text, media_type=TYPES[kind], headers=headers)
 
 
+def _as_csv(columns: Sequence[str], records: Iterable[JSONDict]) -> str:
+    return csv_text(columns, ([record[column] for column in columns] for record in records))
+
+
 def _matrix_csv(library: RunLibrary, query: QueryParams) -> str:
-    return as_csv(LONG, matrix_rows(build_matrix(library, query)))
+    return _as_csv(LONG, matrix_rows(build_matrix(library, query)))
 
 
 def _matrix_svg(library: RunLibrary, query: QueryParams) -> str:
@@ -70,7 +76,7 @@ def _matrix_svg(library: RunLibrary, query: QueryParams) -> str:
 
 def _table(columns: Sequence[str], make: Callable[[RunLibrary, QueryParams], Shown]) -> Content:
     """The numbers of a chart."""
-    return lambda library, query: as_csv(columns, make(library, query).records)
+    return lambda library, query: _as_csv(columns, make(library, query).records)
 
 
 def _drawn(make: Callable[[RunLibrary, QueryParams], Shown], drawing: Callable[[Shown], Drawing | None]) -> Content:

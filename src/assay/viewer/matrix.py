@@ -1,7 +1,5 @@
 """Many runs at once: runs × tasks with intervals, the best of each task; as a page, CSV and SVG."""
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +16,6 @@ from assay.records import JSONDict, ScoreKey
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, RunEntry
 from assay.results import Row
-from assay.safe_text import spreadsheet_text
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
@@ -306,17 +303,6 @@ def matrix_rows(matrix: Matrix) -> Iterator[JSONDict]:
                 entry.name in matrix.best[key], (entry.name, key.task) in matrix.other_data,
             )  # fmt: skip
             yield dict(zip(LONG, values, strict=True))
-
-
-def as_csv(columns: Sequence[str], records: Iterator[JSONDict] | Sequence[JSONDict]) -> str:
-    """Records as CSV; texts that a spreadsheet would take for a formula are marked."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    for record in records:
-        values = (record[column] for column in columns)
-        writer.writerow([spreadsheet_text(value) if isinstance(value, str) else value for value in values])
-    return out.getvalue()
 
 
 CELL, LINE = 92.0, 20.0
