@@ -25,8 +25,8 @@ from assay.comparison.planning import Aim, assumed, plan, planned_from_runs
 from assay.comparison.recovery import recovery_of
 from assay.comparison.rows import PairedRow, RunNoise
 from assay.models import Scripted
-from assay.records import ScoreKey
 from assay.runs.run import Run
+from assay.score_keys import ScoreKey
 from assay.statistics.intervals import Decision
 from assay.statistics.noise import noise_of
 from bench.measure import Said

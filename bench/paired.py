@@ -17,7 +17,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from assay.comparison.contrasts import ComparedTask, Part, contrast
-from assay.records import ScoreKey
+from assay.score_keys import ScoreKey
 from assay.statistics.paired import Contrast, interval, mcnemar, significance
 from bench import coverage
 from bench.measure import Said

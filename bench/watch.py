@@ -13,7 +13,8 @@ import numpy as np
 from assay.comparison.conditions import Gate, parse_gate
 from assay.comparison.gates import Measured, decide
 from assay.comparison.rows import PairedRow
-from assay.records import Floats, ScoreKey
+from assay.records import Floats
+from assay.score_keys import ScoreKey
 from assay.statistics.paired import interval, paired_contrast
 from assay.statistics.sequences import spent_at
 from bench.measure import Said

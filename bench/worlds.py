@@ -16,7 +16,7 @@ import numpy as np
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.groups.group import StandardGroup
 from assay.groups.manager import GroupManager
-from assay.records import ScoreKey
+from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board, ScoreColumn
 from assay.statistics.influence import Estimate

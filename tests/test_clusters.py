@@ -19,7 +19,7 @@ from statsmodels.stats.proportion import proportion_confint
 from assay import ConfigError
 from assay.config.group import GroupConfig
 from assay.groups.aggregators import HarmonicMeanAggregator, MedianAggregator, RowAggregator
-from assay.records import ScoreKey
+from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board, ScoreColumn
 from assay.statistics.influence import Estimate

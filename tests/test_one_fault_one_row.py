@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from assay import UnitMetricRegistry, simple_evaluate, unit_metric
-from assay.config.row_names import row_name
 from assay.evaluation.score import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
-from assay.records import ScoreKey
 from assay.report.table import results_table
 from assay.runs.run import Run
+from assay.score_keys import ScoreKey
 from assay.scoring.workers import can_fork
 from small_runs import SAMPLED, choose, generate, run, says, write_task
 
@@ -365,7 +364,7 @@ def test_rows_in_which_every_document_failed_are_listed_everywhere(tmp_path: Pat
     run(tmp_path / "tasks", Scripted(generate=nothing), output_path=str(tmp_path / "request"))
     for name, lost in (("filter", ["length,two"]), ("request", ["exact_match,one", "length,two", "token_f1,three"])):
         opened = Run.open(tmp_path / name)
-        rows = {row_name(row.key): row for row in opened.rows("t").values()}
+        rows = {str(row.key): row for row in opened.rows("t").values()}
         assert sorted(rows) == ["exact_match,one", "length,two", "token_f1,three"]
         assert [each for each, row in rows.items() if row.estimate.value is None] == lost
         assert all(

@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import NormalIndPower
 
 from assay.comparison.contrasts import ComparedTask, Part, contrast
-from assay.records import ScoreKey
+from assay.score_keys import ScoreKey
 from assay.statistics.paired import (
     Contrast,
     PairedValues,

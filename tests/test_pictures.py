@@ -16,10 +16,10 @@ from tests.test_python_runs import adder, tasks
 import assay
 import run_world
 from assay.cli import main
-from assay.records import ScoreKey
 from assay.report.charts import Chart, Panel, Point, Series, axis_of, draw, style_of
 from assay.report.drawing import COLORS, Drawing, Label, Titled, as_image, as_svg, fitted, fitted_names, text_width
 from assay.report.pictures import KINDS
+from assay.score_keys import ScoreKey
 from small_runs import write_task
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -14,9 +14,10 @@ from assay.cli import main
 from assay.cli.output import exit_code
 from assay.errors import ConfigError
 from assay.models import Scripted
-from assay.records import EVERY_ROW, Failed, FilterScores, Sample, ScoreKey
+from assay.records import EVERY_ROW, Failed, FilterScores, Sample
 from assay.report.table import results_table
 from assay.runs.samples.records import SampleRecord, row_failures
+from assay.score_keys import ScoreKey
 from assay.user_code import call_user_code, timed
 from small_runs import choose, generate, run, says, write_task
 

@@ -13,17 +13,17 @@ import run_world
 from assay.cli import main
 from assay.comparison.absolute import RunNumbers
 from assay.comparison.compare import compare
-from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError
-from assay.records import ScoreKey
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.report.comparison_text import gate_line
 from assay.report.report_table import text_table
 from assay.report.table_writers import write_markdown
+from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
+from assay.score_keys import ScoreKey
 from assay.statistics.intervals import interval
 from compared_world import GROUP, make_run, write_tasks
 

@@ -13,13 +13,14 @@ import pytest
 
 import run_world
 from assay.exchange.lm_eval_layout import lm_eval_layout
-from assay.records import Failed, ScoreKey, Text
+from assay.records import Failed, Text
 from assay.runs.folder import NoRun, OtherFormat, RunError
 from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import header, sealed
 from assay.runs.run import Run, find_runs, runs_in
 from assay.runs.validation import FORMAT
 from assay.samples.rows import DataError
+from assay.score_keys import ScoreKey
 from assay.tasks.documents import read_run
 from run_world import RecordingModel
 
@@ -293,7 +294,7 @@ def test_only_the_reader_opens_the_files_of_a_run() -> None:
 
 JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|filter\}?,repeats|_stderr,[n{]""")
 MAY_JOIN = {
-    "config/row_names.py": "the one place",
+    "score_keys.py": "the one place",
     "cli/completion.py": "names of tasks in a list",
     "evaluation/models.py": "a model with its arguments: name,key=value",
     "exchange/imported.py": "an example of lm-eval's layout",

@@ -22,7 +22,6 @@ from assay.records import (
     Loglikelihood,
     Rolling,
     Sample,
-    ScoreKey,
     Text,
     Usage,
     plain_to_messages,
@@ -31,6 +30,7 @@ from assay.runs.samples.arrays import float_array, int32_array, int_array, text_
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.score_keys import ScoreKey
 from assay.tasks.run import response_metadata
 from run_world import ACC, COLOURS, EXACT_MATCH, RecordingModel
 

@@ -518,10 +518,3 @@ class FilterScores(NamedTuple):
     values: Mapping[str, Any]
     repeats: Mapping[str, Sequence[Any]] = MappingProxyType({})
     failed: Mapping[str, str] = MappingProxyType({})
-
-
-class ScoreKey(NamedTuple):
-    """A row of results: a metric of the answers after a filter."""
-
-    metric: str
-    filter: str

@@ -18,7 +18,6 @@ from assay.comparison.labelling import (
     store_labels,
     write_table,
 )
-from assay.config.row_names import row_name
 from assay.report.report_table import (
     Column,
     CountCell,
@@ -115,7 +114,7 @@ def _import(run: Run, rows: list[JudgeRows], path: Path, labeller: str) -> None:
         for key, number in corrections(labelled.without_labels(), task, labelled.labels[task]).items():
             values = (NumberCell(number.judge, digits=4), NumberCell(float(number), digits=4))
             ends = IntervalCell(number.low, number.high)
-            lines.append(TableLine([task, row_name(key), *values, ends, CountCell(number.labels), number.method]))
+            lines.append(TableLine([task, str(key), *values, ends, CountCell(number.labels), number.method]))
     columns = [
         Column("task"),
         Column("row"),

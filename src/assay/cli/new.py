@@ -8,9 +8,9 @@ from pathlib import Path
 
 from assay.catalog.examine import name_problem
 from assay.cli.output import echo
-from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem
 from assay.runs.files import new_file
+from assay.score_keys import metric_name_problem
 
 WORDS = ("yes", "no", "on", "off", "true", "false", "null", "y", "n")
 """Words that YAML does not read as text unless they are quoted."""
@@ -340,7 +340,7 @@ def _wrong_name(name: str, *, has_code: bool) -> str:
             return "cannot be the name of a Python function"
         if name in sys.stdlib_module_names or name in ("assay", "lm_eval"):
             return "is that of a module of Python, which its file would hide"
-        row = row_name_problem(name)
+        row = metric_name_problem(name)
         if row is not None:
             return f"cannot be the name of a row: {row[0]}"
     return name_problem(name) or (

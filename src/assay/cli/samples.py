@@ -9,14 +9,14 @@ import orjson
 
 from assay.cli.flags import parse_count
 from assay.cli.output import counted, echo, echo_err
-from assay.config.row_names import sample_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
-from assay.records import AnyJSON, ScoreKey, Trace
+from assay.records import AnyJSON, Trace
 from assay.runs.folder import no_run
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import ChatPrompt, chat_prompt, chat_text, stored_exchanges, turn_text, turns_of
+from assay.score_keys import ScoreKey, sample_scores
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000

@@ -8,17 +8,16 @@ from assay.comparison.absolute import refuse_beyond
 from assay.comparison.conditions import GATE, Gate, suggestion
 from assay.comparison.gates import selected
 from assay.comparison.packs import open_run
-from assay.comparison.planning import Aim, Unknown
+from assay.comparison.planning import Aim, unknown_task
 from assay.comparison.rows import PairedRow
 from assay.comparison.stopping import refuse_other_task
 from assay.comparison.verdicts import needs_baseline, parse_gates
-from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, some
 from assay.evaluation.prepare import PreparedRun
 from assay.groups.results import bottom_up, group_numbers
-from assay.records import ScoreKey
 from assay.runs.run import Run
 from assay.runs.storage import shown_path, shown_place
+from assay.score_keys import ScoreKey
 from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import Aggregation, known_aggregation
 from assay.statistics.influence import Bounds
@@ -77,7 +76,7 @@ def _rows(prepared: PreparedRun, tasks: Mapping[str, Runnable]) -> Iterator[Pair
         keys = task.rows()
         if keys is None:  # user code makes the scores: of the declared metrics
             keys = frozenset(ScoreKey(metric, "none") for metric in task.higher_is_better())
-        trial[name] = Unknown.of(keys, max(task.size, 1), task.source or name, Aim(mde=1.0))
+        trial[name] = unknown_task(name, keys, max(task.size, 1), task.source or name, Aim(mde=1.0))
         for key in keys:
             yield PairedRow("task", name, name, key, 0, task.higher_is_better().get(key.metric), None, None)
     for name, numbers in group_numbers(bottom_up(prepared.groups), trial).items():
@@ -119,7 +118,7 @@ def _check_baseline(
             what = f"the baseline {other.path} has no task or group {row.name!r}"
             raise ConfigError([Problem(GATE, what, suggestion(row.name, known))])
         if row.key not in other.rows(row.name):
-            what = f"{row.name!r} has no {row_name(row.key)!r} in the baseline {other.path}"
-            raise ConfigError([Problem(GATE, what, f"it has: {some([*map(row_name, other.rows(row.name))])}")])
+            what = f"{row.name!r} has no {str(row.key)!r} in the baseline {other.path}"
+            raise ConfigError([Problem(GATE, what, f"it has: {some([*map(str, other.rows(row.name))])}")])
         if row.name in tasks:
             refuse_other_task(tasks[row.name], prepared, other, GATE)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from assay.comparison.pairing import pair_tasks, refuse_other_prompts, shared_tasks, values
 from assay.comparison.rows import below, compared_members, paired_rows
-from assay.records import ScoreKey
 from assay.results import Estimate, Row
 from assay.runs.run import Run
+from assay.score_keys import ScoreKey
 from assay.statistics.paired import holm, significance
 
 

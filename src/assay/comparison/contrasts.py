@@ -11,9 +11,10 @@ import numpy as np
 from assay.comparison.pairing import Array, PairedTask
 from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
-from assay.records import Floats, JSONObject, ScoreKey
+from assay.records import Floats, JSONObject
 from assay.registry import Registry
 from assay.runs.run import Run
+from assay.score_keys import ScoreKey
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.results import DeclaredMetric
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, over_repeats, within

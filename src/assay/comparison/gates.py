@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import COUNTS, GATE, Gate, suggestion
 from assay.comparison.contrasts import Part, Reach
 from assay.comparison.rows import PairedRow, below
-from assay.config.row_names import row_name
 from assay.errors import ConfigError, Problem, some
-from assay.records import ScoreKey
+from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
+from assay.score_keys import ScoreKey
 from assay.statistics.intervals import Decision
 from assay.statistics.paired import Contrast, interval
 from assay.statistics.sequences import without_difference
@@ -92,8 +91,8 @@ def selected(
     of_metric = [row for row in rows if row.key.metric == gate.metric and gate.filter in (None, row.key.filter)]
     if not of_metric:
         known = {row.key.metric for row in rows} | ({*COUNTS} if not shared else set())
-        wrong = gate.metric if gate.metric not in known else row_name(ScoreKey(gate.metric, str(gate.filter)))
-        fix = suggestion(wrong, known if gate.metric not in known else {row_name(row.key) for row in rows})
+        wrong = gate.metric if gate.metric not in known else str(ScoreKey(gate.metric, str(gate.filter)))
+        fix = suggestion(wrong, known if gate.metric not in known else {str(row.key) for row in rows})
         if shared and gate.metric in COUNTS:
             fix = f"`assay gate RUN '{gate.written}'` is about counts of one run"
         raise ConfigError([Problem(GATE, f"no {shared}metric named {wrong!r}", fix)])

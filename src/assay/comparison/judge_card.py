@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.comparison.labelling import JudgeRows
-from assay.config.row_names import repeats_name, row_name
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Floats
 from assay.runs.labels import TaskLabels
 from assay.runs.run import Run, mapping
 from assay.runs.samples.records import StoredSample, shown_texts
+from assay.score_keys import repeats_name
 from assay.statistics.aggregations import krippendorff_alpha
 from assay.statistics.agreement import kappa, spearman
 from assay.statistics.arrays import estimate
@@ -70,7 +70,7 @@ def _of_task(run: Run, rows: JudgeRows, labels: TaskLabels | None) -> Iterator[C
 
 
 def _read(run: Run, rows: JudgeRows, labels: TaskLabels | None) -> Judged:
-    name, again = row_name(rows.keys[0]), repeats_name(rows.keys[0])
+    name, again = str(rows.keys[0]), repeats_name(rows.keys[0])
     known: list[tuple[float, float, float]] = []
     repeats, winners = [], []
     file = run.sample_file(rows.task)

@@ -14,9 +14,8 @@ import numpy as np
 import orjson
 
 from assay.comparison.pairing import PairedColumn, TaskScores, task_scores
-from assay.config.row_names import row_key, row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
-from assay.records import JSONDict, JSONObject, ScoreKey
+from assay.records import JSONDict, JSONObject
 from assay.results import Estimate as EstimateRecord
 from assay.results import Row, Share
 from assay.runs.files import write_sink
@@ -35,6 +34,7 @@ from assay.runs.run import Run, mapping
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.turns import shown_prompt
 from assay.safe_text import spreadsheet_cell
+from assay.score_keys import ScoreKey, spellings
 from assay.scoring.judges import PREFERENCE, RUBRIC
 from assay.statistics.arrays import estimate
 from assay.statistics.influence import Estimate
@@ -107,7 +107,7 @@ def labelled_rows(run: Run) -> list[JudgeRows]:
     """The rows that people checked, as far as their labels are about the run's answers."""
     checked = []
     for task, about in run.labels.items():
-        keys, judge = [row_key(row) for row in about.rows], _of_task(run, task, None)
+        keys, judge = [ScoreKey.parse(row) for row in about.rows], _of_task(run, task, None)
         if keys and corrected_key(keys[0]) in run.rows(task):
             other = judge.other if judge is not None else None
             checked.append(JudgeRows(task, keys, about.scale, about.bounds, other))
@@ -228,7 +228,7 @@ def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
             "id": sample.doc_id,
             **{name: spreadsheet_cell(text) for name, text in texts.items()},
         }
-        record |= {"judge": sample.scores.get(row_name(rows.keys[0]))} if seen else {}
+        record |= {"judge": sample.scores.get(str(rows.keys[0]))} if seen else {}
         yield record | {"label": ""}
 
 
@@ -341,7 +341,7 @@ def store_labels(
     for each in (each for each in rows if each.task in labels):
         scores = _scores(run, each.task)
         _check_scores(each, scores.values[each.keys[0]])
-        own, names = labels[each.task], [row_name(key) for key in each.keys]
+        own, names = labels[each.task], [str(key) for key in each.keys]
         numbers = [place for place, document in enumerate(scores.documents.tolist()) if document in own]
         digests = {
             row.doc_id: answer_digest(judged_answer(row, each.keys[0].filter)) for row in scores.file.at(numbers)
@@ -376,7 +376,7 @@ def corrected_rows(run: Run) -> Corrections:
             for key, number in own.items()
         ]
         said += [
-            f"{row_name(corrected_key(key))}: by {number.labels} labels of {number.n} documents, {number.method}"
+            f"{corrected_key(key)!s}: by {number.labels} labels of {number.n} documents, {number.method}"
             for key, number in own.items()
         ]
     return Corrections(tasks, _groups(plain, numbers), {task: said for task, said in remarks.items() if said})
@@ -385,7 +385,7 @@ def corrected_rows(run: Run) -> Corrections:
 def corrections(run: Run, task: str, labels: TaskLabels) -> dict[ScoreKey, Corrected]:
     """The corrected number of each row of a judge that has labels."""
     scores, stored = _scores(run, task), run.rows(task)
-    rows = [key for key in map(row_key, labels.rows) if key in stored]
+    rows = [key for key in map(ScoreKey.parse, labels.rows) if key in stored]
     source = run.source(task) or task
     numbers = {key: scores.corrected(labels, scores.values[key], source) for key in rows}
     return {key: number for key, number in numbers.items() if number is not None}

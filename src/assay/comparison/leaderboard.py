@@ -8,15 +8,15 @@ from os import PathLike
 from pathlib import Path
 
 from assay.comparison.compare import compare
-from assay.comparison.comparison import ComparedRow
 from assay.comparison.pairing import OtherPrompts, task_scores
 from assay.comparison.rows import below
-from assay.config.row_names import spellings
 from assay.errors import ConfigError, Place, Problem, some
-from assay.records import JSONObject, ScoreKey
+from assay.records import JSONObject
+from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.storage import shown_parts
+from assay.score_keys import ScoreKey, spellings
 from assay.statistics.board import cluster_number
 from assay.statistics.ratings import Game, Rating, bradley_terry, rank_intervals, surely_better
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.config.row_names import spellings
 from assay.runs.run import Run
+from assay.score_keys import spellings
 from assay.statistics.intervals import LEVEL, student
 from assay.statistics.noise import Noise
 

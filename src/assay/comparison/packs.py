@@ -12,10 +12,9 @@ import numpy as np
 
 from assay.comparison.contrasts import aggregation_of
 from assay.comparison.pairing import PACKED, Array, TaskScores, task_scores
-from assay.config.row_names import repeats_name, row_name
 from assay.errors import Place, Problem, some
 from assay.exchange.archive import Packed, pack, unpack
-from assay.records import JSONDict, ScoreKey
+from assay.records import JSONDict
 from assay.redaction import without_secrets
 from assay.results import Estimate, Results, Row, TaskEntry
 from assay.runs.folder import SAMPLES, RunError, staging_folder, write_results
@@ -25,6 +24,7 @@ from assay.runs.samples.records import ScoreColumns
 from assay.runs.samples.schema import ALWAYS, arrow_type
 from assay.runs.samples.writer import GroupWriter, file_name
 from assay.runs.storage import local_folder
+from assay.score_keys import ScoreKey, repeats_name
 from assay.statistics.arrays import estimate
 from assay.statistics.noise import noise_of
 
@@ -85,7 +85,7 @@ def noise_lines(path: Path) -> Iterator[str]:
             )
             parts += [f"±{math.sqrt(noise['within']):.4f} within a document"] if noise.get("within") else []
             if parts:
-                yield f"noise: {name} {row_name(key)}: {', '.join(parts)}"
+                yield f"noise: {name} {key!s}: {', '.join(parts)}"
 
 
 def _refuse_unlike(runs: Sequence[Run]) -> None:
@@ -153,10 +153,8 @@ class SharedTask:
         means = {key: self.mean(key) for key in self.numbers}
         rows = []
         for place in range(size):
-            scores: dict[str, Any] = {
-                row_name(key): float(v[place]) for key, v in means.items() if not math.isnan(v[place])
-            }
-            scores |= {row_name(key): v[place] for key, v in self.others.items() if v[place] is not None}
+            scores: dict[str, Any] = {str(key): float(v[place]) for key, v in means.items() if not math.isnan(v[place])}
+            scores |= {str(key): v[place] for key, v in self.others.items() if v[place] is not None}
             if self.is_one:
                 scores |= {repeats_name(key): v[place] for key, v in self.repeats.items() if len(v[place]) > 1}
             else:

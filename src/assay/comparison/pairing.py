@@ -11,15 +11,15 @@ import numpy as np
 import orjson
 from numpy.typing import DTypeLike, NDArray
 
-from assay.config.row_names import row_key, row_name
 from assay.errors import ConfigError, Place, Problem, some
-from assay.records import AnyJSON, ScoreKey
+from assay.records import AnyJSON
 from assay.redaction import redacted
 from assay.runs.labels import TaskLabels, corrected_key
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.score_keys import ScoreKey
 from assay.statistics.board import cluster_number
 from assay.statistics.labels import Corrected, corrected
 
@@ -60,8 +60,12 @@ class TaskScores:
     @cached_property
     def values(self) -> "dict[ScoreKey, PairedColumn]":
         """By row the value of each sample; of a row that labels correct, how far each sample moves it."""
-        judged = {corrected_key(row_key(name)): row_key(name) for name in self.labels.rows} if self.labels else {}
-        own = {key: row_name(key) for key in dict.fromkeys((*self.keys, *judged.values())) if key not in judged}
+        judged = (
+            {corrected_key(ScoreKey.parse(name)): ScoreKey.parse(name) for name in self.labels.rows}
+            if self.labels
+            else {}
+        )
+        own = {key: str(key) for key in dict.fromkeys((*self.keys, *judged.values())) if key not in judged}
         there = set(self.file.names)
         simple = {key: name for key, name in own.items() if name in there}
         columns: dict[ScoreKey, list[PairedColumn]] = {key: [] for key in own}

@@ -8,13 +8,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from assay.comparison.comparison import ComparedRow
 from assay.comparison.contrasts import ComparedTask, Part, contrast, member_of
 from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
-from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
-from assay.records import ScoreKey
+from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run, mapping, number
+from assay.score_keys import ScoreKey, spellings
 from assay.statistics.influence import Spread
 from assay.statistics.paired import Contrast, detectable, interval, significance
 
@@ -97,7 +96,7 @@ def compared_members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | 
         _check_clusters(cluster_by, clustered, notes)
     for task, clusters in clustered:
         mine, others = values(runs[0], task.name), values(runs[1], task.name_b)
-        lone = [row_name(key) for key in {**mine, **others} if key not in mine or key not in others]
+        lone = [str(key) for key in {**mine, **others} if key not in mine or key not in others]
         if lone:
             notes.append(f"{task.name}: only one of the runs has {some(lone)}")
         for key in mine:

@@ -11,8 +11,7 @@ from assay.comparison.conditions import Gate, Plain, parse_gate
 from assay.comparison.gates import ENDED
 from assay.comparison.packs import open_run
 from assay.comparison.pairing import PROMPT_OPTIONS, task_scores
-from assay.comparison.planning import Aim, Unknown
-from assay.config.row_names import row_name
+from assay.comparison.planning import Aim, unknown_task
 from assay.config.run import identity_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.evaluation.estimates import shares
@@ -21,10 +20,11 @@ from assay.evaluation.prepare import PreparedRun
 from assay.groups.aggregators import MeanAggregator
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
-from assay.records import JSONDict, ScoreKey, number
+from assay.records import JSONDict, number
 from assay.runs.folder import as_written
 from assay.runs.run import Run
 from assay.runs.samples.records import SampleRecord
+from assay.score_keys import ScoreKey
 from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import Aggregation, known_aggregation
 from assay.statistics.influence import Bounds, clip_to_bounds
@@ -248,11 +248,11 @@ def _key(gate: Gate, task: Runnable) -> ScoreKey:
         rows = frozenset(ScoreKey(metric, gate.filter or "none") for metric in task.higher_is_better())
     matching = [key for key in rows if key.metric == gate.metric and gate.filter in (None, key.filter)]
     if not matching:
-        wrong = gate.metric if gate.filter is None else row_name(ScoreKey(gate.metric, gate.filter))
-        known = {key.metric if gate.filter is None else row_name(key) for key in rows}
+        wrong = gate.metric if gate.filter is None else str(ScoreKey(gate.metric, gate.filter))
+        known = {key.metric if gate.filter is None else str(key) for key in rows}
         raise _refused(f"task {name!r} has no metric named {wrong!r}", did_you_mean(wrong, known))
     if len(matching) > 1:
-        shown = sorted(row_name(key) for key in matching)
+        shown = sorted(str(key) for key in matching)
         raise _refused(
             f"task {name!r} has {gate.metric!r} for several filters: {some(shown)}", f"write {shown[0]!r}, say"
         )
@@ -264,17 +264,17 @@ def _of_group(
 ) -> dict[str, Member]:
     """The weights of tasks in a group's mean, from a trial in which every task scores one half."""
     trial = {
-        name: Unknown.of(task.rows() or (), max(task.size, 1), task.source or name, Aim(mde=1.0))
+        name: unknown_task(name, task.rows() or (), max(task.size, 1), task.source or name, Aim(mde=1.0))
         for name, task in tasks.items()
     }
     numbers = group_numbers(groups, trial)[group.name]
     rows = [key for key in numbers if key.metric == gate.metric and gate.filter in (None, key.filter)]
     if not rows:
-        wrong = gate.metric if gate.filter is None else row_name(ScoreKey(gate.metric, gate.filter))
-        known = {key.metric if gate.filter is None else row_name(key) for key in numbers}
+        wrong = gate.metric if gate.filter is None else str(ScoreKey(gate.metric, gate.filter))
+        known = {key.metric if gate.filter is None else str(key) for key in numbers}
         raise _refused(f"the group {group.name!r} has no metric named {wrong!r}", did_you_mean(wrong, known))
     if len(rows) > 1:
-        shown = some(sorted(map(row_name, rows)))
+        shown = some(sorted(map(str, rows)))
         raise _refused(f"the group {group.name!r} has {gate.metric!r} for several filters: {shown}", "name one of them")
     parts = shares(trial, {rows[0]: numbers[rows[0]]}).get(rows[0], [])
     below = [each for each in groups if each is group or each.name in _names_below(group)]
@@ -314,15 +314,13 @@ def _bounds(task: Runnable, key: ScoreKey) -> Bounds:
     aggregation = known_aggregation(task.aggregation(key))
     if not isinstance(aggregation, Aggregation) or aggregation.name != "mean":
         how = aggregation.name if isinstance(aggregation, Aggregation) else "a function of the task"
-        raise _refused(
-            f"{row_name(key)!r} of task {name!r} is not a mean over documents but {how}", "name another metric"
-        )
+        raise _refused(f"{str(key)!r} of task {name!r} is not a mean over documents but {how}", "name another metric")
     known: Bounds | None = aggregation.bounds
     if known is None and key.metric in METRICS:  # of a graph's unit metrics, say
         known = METRICS[key.metric].bounds
     if known is None or not math.isfinite(known[1] - known[0]):
         fix = "declare them in metric_list, as `bounds: [0, 1]`, or name another metric"
-        raise _refused(f"the scores of {row_name(key)!r} of task {name!r} have no bounds", fix)
+        raise _refused(f"the scores of {str(key)!r} of task {name!r} have no bounds", fix)
     return known
 
 
@@ -357,7 +355,7 @@ def _with_baseline(name: str, member: Member, prepared: PreparedRun, run: Run) -
     if name not in run.scored_tasks:
         raise _refused(f"{where} has no task {name!r}", did_you_mean(name, run.scored_tasks) or "name another run")
     if member.key not in run.rows(name):
-        raise _refused(f"task {name!r} has no {row_name(member.key)!r} in {where}", "name another run, or metric")
+        raise _refused(f"task {name!r} has no {str(member.key)!r} in {where}", "name another run, or metric")
     if run.source(name) != task.source:
         raise _refused(f"task {name!r} has other documents or settings in {where}", "evaluate that model again")
     refuse_other_task(task, prepared, run)

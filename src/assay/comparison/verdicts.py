@@ -6,12 +6,11 @@ from pathlib import Path
 
 from assay.comparison.absolute import RunNumbers, decide_count, measure_value
 from assay.comparison.compare import CompareOptions, check_shares, measured_gates
-from assay.comparison.comparison import GateVerdict, decision_of
 from assay.comparison.conditions import FIX_VALUE, GATE, Gate, parse_gate
 from assay.comparison.gates import decide
 from assay.comparison.packs import open_run
-from assay.config.row_names import row_name
 from assay.errors import ConfigError, Problem, some
+from assay.runs.comparison import GateVerdict, decision_of
 from assay.runs.results import failure_lines
 from assay.runs.run import COMPLETE, Run
 from assay.runs.storage import shown_path
@@ -111,7 +110,7 @@ def _refuse_ambiguous(gates: Sequence[Gate], numbers: RunNumbers) -> None:
         own = [row for row in numbers.rows if row.key.metric == each.metric]
         if each.kind == "count" and own:
             what = f"{each.written!r}: {each.metric!r} is a count of every run, and a metric of {own[0].name!r}"
-            raise ConfigError([Problem(GATE, what, f"write {row_name(own[0].key)!r} for the metric")])
+            raise ConfigError([Problem(GATE, what, f"write {str(own[0].key)!r} for the metric")])
 
 
 def _direction(gate: Gate, run: Run, verdicts: Sequence[GateVerdict]) -> list[str]:

@@ -23,13 +23,13 @@ from assay.records import (
     Request,
     Rolling,
     Sample,
-    ScoreKey,
     plain,
     plain_to_messages,
     prompt_text,
-)  # fmt: skip
+)
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
+from assay.score_keys import ScoreKey  # fmt: skip
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices, check_clusters
 from assay.tasks.runnable import AggregationOrFunction

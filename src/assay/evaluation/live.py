@@ -13,10 +13,11 @@ from assay.evaluation.dispatch import RunProgress
 from assay.evaluation.prepare import Prepared
 from assay.evaluation.time_left import TimeLeft, time_left_of
 from assay.groups.results import bottom_up
-from assay.records import JSONDict, JSONObject, ScoreKey
+from assay.records import JSONDict, JSONObject
 from assay.redaction import redacted_text
 from assay.runs.live import LiveFolder
 from assay.runs.samples.writer import NEWEST, SampleWriter
+from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation, known_aggregation
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval, method

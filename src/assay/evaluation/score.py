@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from assay.config.row_names import row_name, sample_scores
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, grouped, some
 from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
@@ -32,7 +31,7 @@ from assay.evaluation.scoring import ScoredTasks, replay, scorer_memories, score
 from assay.evaluation.verdicts import JournaledVerdicts, names_other_models, refuse_unseen
 from assay.evaluation.writing import file_label
 from assay.graphs.output import GraphFiles
-from assay.records import AnyJSON, JSONDict, MetricValue, ScoreKey
+from assay.records import AnyJSON, JSONDict, MetricValue
 from assay.redaction import redacted
 from assay.registry import load_plugins
 from assay.results import Entry, Results
@@ -43,6 +42,7 @@ from assay.runs.samples.reader import ReplayedSample
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
+from assay.score_keys import ScoreKey, sample_scores
 from assay.tasks.preflight import refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
@@ -84,7 +84,7 @@ class RowChange(NamedTuple):
 
     @property
     def row(self) -> str:
-        return row_name(self.key)
+        return str(self.key)
 
     def as_json(self) -> JSONDict:
         return {"name": self.name, "row": self.row, "before": self.before, "after": self.after, "changed": self.changed}
@@ -120,7 +120,7 @@ class SampleChanges:
         scores = difference.pop("scores", {})
         self.rows.update((task, key) for key in scores)
         if scores:
-            difference["scores"] = {row_name(key): values for key, values in scores.items()}
+            difference["scores"] = {str(key): values for key, values in scores.items()}
         self._lines.append(orjson.dumps({"task": task, "doc_id": kept.sample.doc_id, **difference}) + b"\n")
         if len(self._lines) >= 1000:
             self.write()

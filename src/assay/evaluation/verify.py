@@ -18,8 +18,9 @@ from assay.evaluation.options import task_manager
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import MakeTaskRun, OutputOptions
 from assay.models.protocol import AnyModel
-from assay.records import Generate, Loglikelihood, Request, Response, Sample, ScoreKey
+from assay.records import Generate, Loglikelihood, Request, Response, Sample
 from assay.redaction import redacted
+from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.board import Board
 from assay.tasks.preflight import MEANING

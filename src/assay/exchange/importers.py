@@ -15,11 +15,12 @@ from assay.exchange.imported import (
 )
 from assay.exchange.inspect.importer import from_inspect
 from assay.exchange.lm_eval import from_lm_eval
-from assay.records import JSONObject, ScoreKey
+from assay.records import JSONObject
 from assay.results import GroupEntry, Results, Row
 from assay.runs.folder import RunError
 from assay.runs.run import Run, holds_run
 from assay.runs.samples.reader import SampleFile
+from assay.score_keys import ScoreKey
 
 
 def import_runs(

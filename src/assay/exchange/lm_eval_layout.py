@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from assay.config.row_names import BYPASS, row_name, stderr_name
-from assay.records import JSONDict, ScoreKey
+from assay.records import JSONDict
 from assay.results import AuditCount, Bounds, Entry, GroupEntry, ReliabilityPoint, Results, Row, TaskEntry
+from assay.score_keys import BYPASS, ScoreKey, stderr_name
 
 BYPASSED = 999.0
 """The value that lm-eval reports of a task that scores nothing."""
@@ -48,7 +48,7 @@ def _task_row(task: TaskEntry) -> JSONDict:
     row = {"name": task.name, "alias": task.alias, "sample_len": task.scored, **_values(task.rows)}
     for filter_name in task.unscored:
         key = ScoreKey(BYPASS, filter_name)
-        row |= {row_name(key): BYPASSED, stderr_name(key): "N/A"}
+        row |= {str(key): BYPASSED, stderr_name(key): "N/A"}
     return row
 
 
@@ -56,7 +56,7 @@ def _group_row(group: GroupEntry) -> JSONDict:
     row: dict[str, Any] = {"alias": group.alias, "name": group.name}
     if group.rows is None:
         return row
-    counts = {row_name(row.key): row.estimate.n for row in group.rows if row.estimate.n}
+    counts = {str(row.key): row.estimate.n for row in group.rows if row.estimate.n}
     return {**row, "sample_len": group.size, **_values(group.rows), **({"sample_count": counts} if counts else {})}
 
 
@@ -65,7 +65,7 @@ def _values(rows: Iterable[Row]) -> JSONDict:
     for row in rows:
         number = row.estimate
         if not row.is_lost:
-            values[row_name(row.key)] = float(number) if number.named_values is None else dict(number.named_values)
+            values[str(row.key)] = float(number) if number.named_values is None else dict(number.named_values)
             values[stderr_name(row.key)] = "N/A" if number.stderr is None else number.stderr
     return values
 
@@ -84,8 +84,8 @@ def _assay_section(results: Results) -> JSONDict:
 
 
 def _task_section(task: TaskEntry) -> JSONDict:
-    bounds = {row_name(row.key): list(row.failure_bounds) for row in task.rows if row.failure_bounds is not None}
-    without = {row_name(row.key): row.estimate.reason for row in task.rows if row.lacks_number}
+    bounds = {str(row.key): list(row.failure_bounds) for row in task.rows if row.failure_bounds is not None}
+    without = {str(row.key): row.estimate.reason for row in task.rows if row.lacks_number}
     return {
         "documents": task.documents,
         "scored": task.scored,
@@ -99,7 +99,7 @@ def _task_section(task: TaskEntry) -> JSONDict:
         **({"bounds": bounds} if task.failed else {}),
         **({"no_value": without} if without else {}),
         **({"never_came": list(task.never_came)} if task.never_came else {}),
-        "rows": {row_name(row.key): {**_described(row), **_failures(row)} for row in task.rows},
+        "rows": {str(row.key): {**_described(row), **_failures(row)} for row in task.rows},
     }
 
 
@@ -109,7 +109,7 @@ def _audit_count(documents: AuditCount) -> JSONDict:
 
 def _group_section(group: GroupEntry) -> JSONDict:
     rows = group.rows or ()
-    without = {row_name(row.key): row.estimate.reason for row in rows if row.lacks_number}
+    without = {str(row.key): row.estimate.reason for row in rows if row.lacks_number}
     section: dict[str, Any] = {"incomplete": group.is_incomplete}
     if group.is_incomplete:
         names = ("tasks", "scored_tasks", "failed", "not_run", "incomplete_tasks")
@@ -120,7 +120,7 @@ def _group_section(group: GroupEntry) -> JSONDict:
         **({"skipped": dict(group.skipped)} if group.skipped else {}),
         **({"computed_by": group.computed_by} if group.computed_by else {}),
         **({"no_value": without} if without else {}),
-        "rows": {row_name(row.key): {**_described(row), **_shares(row)} for row in rows},
+        "rows": {str(row.key): {**_described(row), **_shares(row)} for row in rows},
     }
 
 
@@ -163,9 +163,7 @@ def _failures(row: Row) -> JSONDict:
 
 
 def _shares(row: Row) -> JSONDict:
-    return (
-        {} if row.shares is None else {"of": [[share.task, row_name(share.row), share.slope] for share in row.shares]}
-    )
+    return {} if row.shares is None else {"of": [[share.task, str(share.row), share.slope] for share in row.shares]}
 
 
 def _open_ends(bounds: Bounds) -> list[float | None]:

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
-from assay.config.row_names import row_name_problem
 from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.aggregator_metrics import REPEAT_OF, AggregatorMetric, Tally
@@ -22,6 +21,7 @@ from assay.graphs.unit_node import UnitMetrics as UnitMetrics
 from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics
 from assay.records import Failed, JSONDict, UserValue
 from assay.registry import parameter_problems
+from assay.score_keys import metric_name_problem
 from assay.statistics.aggregations import Aggregation
 from assay.user_code import call_user_code
 
@@ -364,7 +364,7 @@ def _key_problems(entries: Sequence[AggregatorEntry], at: Places) -> Iterator[Pr
     """Names in the report that come twice, or that results read otherwise."""
     seen: dict[str, AggregatorEntry] = {}
     for entry in entries:
-        wrong = row_name_problem(entry.key)
+        wrong = metric_name_problem(entry.key)
         if wrong is not None:
             yield Problem(at(entry.number), f"an aggregator cannot be called {entry.key!r}: {wrong[0]}", wrong[1])
         if entry.key in seen:

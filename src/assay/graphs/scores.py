@@ -13,8 +13,9 @@ from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaSpec, Record, Value
 from assay.graphs.unit_metrics import UnitMetric, UnitMetricResult, why_lost
 from assay.graphs.unit_node import SUFFIX, metrics_by_field, unit_metric_fields
-from assay.records import Failed, FilterScores, JSONDict, Response, Sample, ScoreKey, number
+from assay.records import Failed, FilterScores, JSONDict, Response, Sample, number
 from assay.redaction import HIDDEN, is_header, redacted, redacted_text
+from assay.score_keys import ScoreKey
 from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample

@@ -28,9 +28,10 @@ from assay.graphs.sources import GraphSources
 from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
 from assay.graphs.unit_node import metric_entries
 from assay.graphs.walk import Graph
-from assay.records import Function, Plan, Sample, ScoreKey, UserValue
+from assay.records import Function, Plan, Sample, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
+from assay.score_keys import ScoreKey
 from assay.scoring.results import ModelRoles
 from assay.statistics.influence import Estimate
 from assay.tasks.documents import chosen, count, is_in

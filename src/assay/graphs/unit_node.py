@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.config.option import near_miss
-from assay.config.row_names import row_name_problem
 from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import LambdaFunction
 from assay.graphs.unit_metrics import AT_MAX_TURNS, UNIT_METRICS, UnitMetric, UnitMetricResult, lost_result
 from assay.records import Failed, JSONDict, UserValue
+from assay.score_keys import metric_name_problem
 from assay.user_code import TIME_LIMIT, UserCodeError, alarmed, timed, user_code
 
 ENTRY_KEYS = ("name", "params", "as", "at_max_turns")
@@ -275,7 +275,7 @@ def _field_problems(node: Record, place: Place, at: Places) -> list[Problem]:
     fields, declared = unit_metric_fields(node), _declared(node)
     problems: list[Problem] = []
     for number, field in enumerate(fields):
-        here, wrong = at("unit_metrics_map", number), row_name_problem(field.removesuffix(SUFFIX))
+        here, wrong = at("unit_metrics_map", number), metric_name_problem(field.removesuffix(SUFFIX))
         if wrong is not None:
             problems.append(Problem(here, f"a unit metric cannot write {field!r}: {wrong[0]}", wrong[1]))
         if field in fields[:number]:

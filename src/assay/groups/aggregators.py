@@ -13,8 +13,9 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.pooled_means import pooled_means
 from assay.groups.rows import NONE, GroupRow, MemberRows, MemberSelection, Results, failed_row, rows, written_rows
-from assay.records import Failed, ScoreKey, UserFunction, UserValue
+from assay.records import Failed, UserFunction, UserValue
 from assay.registry import Registry, accepted, parameter_problems, subclass_of
+from assay.score_keys import ScoreKey
 from assay.statistics.influence import Estimate
 from assay.statistics.members import (
     difference,

@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator
 from assay.groups.group import Group, StandardGroup, TaskT
 from assay.groups.rows import NONE, REMEDY, MemberSelection, filter_name, member_names
 from assay.groups.rows import check as check_filter
-from assay.records import Function, ScoreKey
+from assay.records import Function
 from assay.registry import parameter_problems
+from assay.score_keys import ScoreKey, metric_name_problem
 
 Resolve = Callable[[Function], Any]
 """Returns the object that a `!function` names, or a stand-in for it."""
@@ -125,7 +125,7 @@ def doubled(group: Group[TaskT]) -> Iterator[Problem]:
     entries = list(enumerate(group.config.aggregate_metric_list or ()))
     for number, entry in entries:
         place = place_in(group, "aggregate_metric_list", number)
-        wrong = row_name_problem(entry.row_name) if group.config.rules.row_names == "checked" else None
+        wrong = metric_name_problem(entry.row_name) if group.config.rules.row_names == "checked" else None
         if wrong is not None:
             yield Problem(place, f"a row cannot be named {entry.row_name!r}: {wrong[0]}", wrong[1])
         first = next((n for n, other in entries[:number] if _make_one_row(other, entry)), None)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from assay.config.group import AggMetricConfig
 from assay.groups.rows import MemberRows, as_estimate
-from assay.records import ScoreKey
+from assay.score_keys import ScoreKey
 from assay.statistics.influence import Estimate, Influence
 
 

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeVar
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.groups.group import Group, TaskT
-from assay.records import Params, ScoreKey, UserValue, number
+from assay.records import Params, UserValue, number
+from assay.score_keys import ScoreKey, split_rows, stderr_name
 from assay.statistics.influence import Estimate, Influence
 from assay.statistics.spread import MemberEstimate, smooth
 
@@ -37,8 +37,8 @@ class MemberRows(NamedTuple):
         rows = {
             key: value
             if isinstance(value, Estimate)
-            else _reported(value, results.get(stderr_name(key)), counts.get(row_name(key), documents), f"{name} {key}")
-            for key, value in rows_of(results)
+            else _reported(value, results.get(stderr_name(key)), counts.get(str(key), documents), f"{name} {key}")
+            for key, value in split_rows(results)
         }
         return cls(rows, documents)
 
@@ -89,7 +89,7 @@ Derive = Callable[[Mapping[ScoreKey, float]], Mapping[ScoreKey, float]]
 
 def written_rows(rows: Mapping[ScoreKey, T]) -> dict[str, T]:
     """Rows as aggregators are given and return them."""
-    return {row_name(key): value for key, value in rows.items()}
+    return {str(key): value for key, value in rows.items()}
 
 
 class GroupRow(NamedTuple):

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 
-from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.comparison.verification import (
     DIFFER,
     DRIFTS,
@@ -22,10 +21,9 @@ from assay.comparison.verification import (
     histogram,
     spread,
 )
-from assay.config.row_names import shown_filter
 from assay.errors import grouped, some
 from assay.number_text import format_count, format_p, format_share, format_signed
-from assay.records import AnyJSON, JSONDict, ScoreKey
+from assay.records import AnyJSON, JSONDict
 from assay.report.report_table import (
     Cell,
     Column,
@@ -40,7 +38,9 @@ from assay.report.report_table import (
 )
 from assay.report.table import direction_arrow, metric_text, shorten_table
 from assay.report.table_writers import csv_text, write_markdown
+from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.runs.results import tasks_text
+from assay.score_keys import ScoreKey, shown_filter
 
 VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
 DrawTable = Callable[[ReportTable], str]

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.comparison.compare import answer, compare, target
-from assay.comparison.comparison import Comparison
 from assay.comparison.judge_card import CardEntry, judge_card
 from assay.comparison.labelling import labelled_rows
-from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, Place, Problem
-from assay.records import ScoreKey
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.results import Row
+from assay.runs.comparison import Comparison
+from assay.runs.extensions import ReportOptions
 from assay.runs.folder import RunError, no_run
 from assay.runs.run import RUNNING, Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import shown_prompt
+from assay.score_keys import ScoreKey, sample_scores
 from assay.statistics.arrays import estimate
 from assay.statistics.calibration import CurvePoint
 from assay.statistics.influence import Bounds, Estimate, clip_to_bounds
@@ -31,17 +31,6 @@ MAX_VALUES, MIN_SAMPLES = 12, 5
 """Default slicing columns have at most so many values, with at least so many samples each."""
 MAX_COLUMN_VALUES = 1000
 """A column with more values is not a slicing column."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportOptions:
-    """Options of a report: how many of the worst tasks and samples, and the columns to slice by."""
-
-    tasks: int = 5
-    samples: int = 2
-    columns: Sequence[str] = ()
-    flips: int = 5
-    allow_different_prompts: bool = False
 
 
 class Slice(NamedTuple):
@@ -159,7 +148,7 @@ def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
             samples.add(row)
         worst += samples.samples()
         by_column = slices_of(values, number.estimate.value, options.columns, number.estimate.scale)
-        slices += [Slices(line.name, column, row_name(number.key), parts) for column, parts in by_column.items()]
+        slices += [Slices(line.name, column, str(number.key), parts) for column, parts in by_column.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
     return RunPart(
         reading, slices, sorted(worst, key=lambda each: order[each.task]), curves_of(reading), _card(reading.run)
@@ -174,7 +163,7 @@ def _card(run: Run) -> list[CardEntry]:
 def curves_of(reading: RunSummary) -> list[Curve]:
     """The reliability curves that the results of a run have."""
     stored = [
-        (task.name, row_name(row.key), row.reliability)
+        (task.name, str(row.key), row.reliability)
         for task in reading.results.tasks.values()
         for row in task.rows
         if row.reliability
@@ -215,7 +204,7 @@ class _LowestSamples:
         self._held: list[tuple[float, int, int, StoredSample]] = []
 
     def add(self, row: StoredSample) -> None:
-        value = row.scores.get(row_name(self._number.key)) if self._count else None
+        value = row.scores.get(str(self._number.key)) if self._count else None
         if isinstance(value, int | float) and value < 1:
             key = (-float(value), 1 if row.audit else 0, -row.doc_id, row)
             heapq.heappush(self._held, key)
@@ -232,7 +221,7 @@ class _LowestSamples:
 def _worst_sample(task: str, row: StoredSample, number: Row) -> WorstSample:
     texts = shown_texts(row.responses, row.replies)
     texts += [call_text(call) for call in made_calls(row.replies)]
-    scores = {row_name(key): value for key, value in sample_scores(row.scores).items()}
+    scores = {str(key): value for key, value in sample_scores(row.scores).items()}
     left = answer(row, number.filter)
     response = "\n".join(texts) if texts else left
     kinds = list(row.audit)
@@ -253,7 +242,7 @@ class ColumnScores:
     """The scores of a task under one row name, by column and value of the documents."""
 
     def __init__(self, key: ScoreKey) -> None:
-        self._name = row_name(key)
+        self._name = str(key)
         self.columns: dict[str, dict[str, list[float]]] = {}
         self._dropped: set[str] = set()
         self._total, self._count = 0.0, 0

@@ -14,11 +14,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from assay.comparison.comparison import ComparedRow, Comparison
-from assay.config.row_names import row_name, shown_filter, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, some
 from assay.number_text import format_decimal, format_p
-from assay.records import ScoreKey
 from assay.report.charts import (
     WIDTH,
     Chart,
@@ -36,12 +33,14 @@ from assay.report.document import Slice, curves_of, opened_summary
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.reading import ResultLine, RunSummary, step_of
 from assay.results import Row
+from assay.runs.comparison import ComparedRow, Comparison
+from assay.runs.extensions import PlotKind
 from assay.runs.files import new_file
 from assay.runs.run import COMPLETE
 from assay.runs.storage import refuse_url
+from assay.score_keys import ScoreKey, shown_filter, spellings
 from assay.statistics.arrays import combine
 
-PlotKind = Literal["intervals", "time", "reliability", "pass_at_k"]
 KINDS: tuple[PlotKind, ...] = get_args(PlotKind)
 PlaceAxis = Literal["auto", "date", "step"]
 ENDINGS = ("svg", "png", "pdf")
@@ -235,7 +234,7 @@ def _intervals(runs: Sequence[RunName], options: PlotOptions) -> Chart:
     shares = {key: all(number.row.estimate.is_share for number in numbers if number.key == key) for key in rows}
     by_panel: dict[str, list[tuple[str, ScoreKey]]] = {}
     for key in rows:
-        by_panel.setdefault("" if shares[key] else row_name(key[1]), []).append(key)
+        by_panel.setdefault("" if shares[key] else str(key[1]), []).append(key)
     panels = [_row_panel(runs, [each for each in numbers if each.key in own], own) for own in by_panel.values()]
     whose = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
     return Chart(options.title or f"Scores of {whose}", panels, [each.name for each in runs], _notes(runs))
@@ -377,7 +376,7 @@ def _curve_title(runs: Sequence[RunName], task: str, metric: str, series: Sequen
         row.estimate.value
         for rows in values
         for key, row in rows.items()
-        if row_name(key) == metric and row.estimate.value is not None
+        if str(key) == metric and row.estimate.value is not None
     ]
     return f"{task}, ECE " + ", ".join(f"{value:.3f}" for value in numbers) if numbers else task
 
@@ -404,7 +403,7 @@ def _pass_at_k(runs: Sequence[RunName], options: PlotOptions) -> Chart:
                     notes.append(
                         f"{name}, {line.alias}: {len(scores) - len(whole):,} documents lack answers and are left out"
                     )
-                panels.setdefault((line.name, row_name(key)), []).append(_pass_series(name, number, line.alias, whole))
+                panels.setdefault((line.name, str(key)), []).append(_pass_series(name, number, line.alias, whole))
     if not panels:
         what = "has no scores of repeats" + (f" for {options.metric!r}" if options.metric else "")
         fix = "ask each question more than once: `repeats: 8` in the task, or --repeats 8, with a metric of 0 or 1"
@@ -482,7 +481,7 @@ def plot_comparison(comparison: Comparison, *, metric: str | None = None) -> Pic
         chosen = _main_rows(chosen)
     by_panel: dict[str, list[ComparedRow]] = {}
     for row in chosen:
-        by_panel.setdefault("" if _is_share(row) else row_name(ScoreKey(row.metric, row.filter)), []).append(row)
+        by_panel.setdefault("" if _is_share(row) else str(ScoreKey(row.metric, row.filter)), []).append(row)
     labels = [run.label for run in comparison.runs[1:]]
     title = f"{labels[0] if len(labels) == 1 else f'{len(labels)} runs'} minus {comparison.runs[0].label}"
     panels = [_difference_panel(own, labels, comparison.level) for own in by_panel.values()]

@@ -11,7 +11,6 @@ from typing import Literal, get_args
 from assay.comparison.best import Best, NumberKey, find_best
 from assay.comparison.compare import check_shares
 from assay.comparison.leaderboard import label_runs
-from assay.config.row_names import shown_filter, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.number_text import format_count, format_share
 from assay.report.reading import ResultLine, RunSummary
@@ -19,6 +18,7 @@ from assay.report.report_table import Cell, Column, NumberCell, ReportTable, Tab
 from assay.report.table import is_logarithmic
 from assay.results import Row
 from assay.runs.run import Run
+from assay.score_keys import shown_filter, spellings
 
 Spread = Literal["stderr", "interval", "none"]
 """The uncertainty that is written beside a number."""

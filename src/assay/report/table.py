@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from assay.config.option import NOTHING
-from assay.config.row_names import shown_filter
 from assay.number_text import NO_VALUE, format_decimal, format_duration, format_end, format_money
-from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
+from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.report.cell_text import cell_text, error_factor
 from assay.report.reading import SETTINGS, ResultLine, RunSummary
 from assay.report.report_table import (
@@ -26,6 +25,7 @@ from assay.runs.results import failure_lines
 from assay.runs.results_json import encode
 from assay.runs.run import RUNNING, Run
 from assay.safe_text import shorten, visible
+from assay.score_keys import ScoreKey, shown_filter
 
 MOST_COLUMNS = 4
 """Checkpoints that are columns of their table."""

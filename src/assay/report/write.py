@@ -14,16 +14,14 @@ import orjson
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.judge_card import CardEntry
-from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p, format_share
-from assay.records import JSONDict, JSONObject, ScoreKey
+from assay.records import JSONDict, JSONObject
 from assay.report.cell_text import cell_text
 from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
 from assay.report.comparison_text import interval_of, value_cells
-from assay.report.document import Curve, ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
+from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.reading import ResultLine
@@ -40,9 +38,12 @@ from assay.report.report_table import (
 from assay.report.table import direction_arrow, metric_text, summary_table
 from assay.report.table_writers import csv_text, write_markdown
 from assay.results import Row
+from assay.runs.comparison import ComparedRow, Comparison
+from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, visible
+from assay.score_keys import ScoreKey
 from assay.statistics.influence import Estimate
 from assay.version import __version__
 
@@ -129,7 +130,7 @@ def share_bar(number: Row) -> Markup:
 
 
 def slices_plot(task_slices: Slices) -> Markup:
-    panel = slices_panel(task_slices.parts, row_key(task_slices.metric))
+    panel = slices_panel(task_slices.parts, ScoreKey.parse(task_slices.metric))
     return _svg(draw_part(panel, f"{task_slices.task} by {task_slices.column}"))
 
 

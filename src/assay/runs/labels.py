@@ -16,9 +16,7 @@ from typing import NamedTuple
 
 import orjson
 
-from assay.config.row_names import row_key
 from assay.errors import Place, Problem
-from assay.records import ScoreKey
 from assay.results import Results, Row
 from assay.runs.files import read_bytes
 from assay.runs.folder import RunError
@@ -26,6 +24,7 @@ from assay.runs.journal import is_intact, sealed
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.runs.validation import Check, count, fields, listed, number, optional, pair, text
+from assay.score_keys import ScoreKey
 
 try:
     import fcntl
@@ -235,7 +234,7 @@ def current_labels(labels: TaskLabels, file: SampleFile | None) -> TaskLabels:
     doubtful = {document for document, (_, checksum) in labels.answers.items() if checksum != file.checksum}
     if not doubtful:
         return labels
-    own = row_key(labels.rows[0]).filter
+    own = ScoreKey.parse(labels.rows[0]).filter
     digests = {row.doc_id: answer_digest(judged_answer(row, own)) for row in file.rows() if row.doc_id in doubtful}
     return _without(labels, {each for each in doubtful if digests.get(each) != labels.answers[each][0]})
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.config.row_names import row_name, rows_of
 from assay.errors import Place, Problem
-from assay.records import AnyJSON, JSONDict, JSONObject, Likelihood, Response, ScoreKey, Text
+from assay.records import AnyJSON, JSONDict, JSONObject, Likelihood, Response, Text
 from assay.results import Estimate, GroupEntry, Results, Row, TaskEntry
 from assay.runs.folder import RunError
+from assay.score_keys import ScoreKey, split_rows
 
 _DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
 
@@ -78,7 +78,7 @@ def logged_results(files: Mapping[str, SampleLog]) -> Results:
 
 
 def _logged_rows(owner: str, row: JSONObject) -> Iterator[Row]:
-    for key, value in rows_of(row):
+    for key, value in split_rows(row):
         if isinstance(value, int | float):
             yield Row(owner, key.metric, key.filter, Estimate(None if value != value else float(value)))
 
@@ -98,7 +98,7 @@ def logged_samples(path: Path) -> Iterator[LoggedSample]:
     scores: dict[int, dict[str, Any]] = {}
     answers: dict[int, dict[str, Any]] = {}
     for record in _records(path):
-        own = {row_name(ScoreKey(metric, record["filter"])): record.get(metric) for metric in record["metrics"]}
+        own = {str(ScoreKey(metric, record["filter"])): record.get(metric) for metric in record["metrics"]}
         scores.setdefault(record["doc_id"], {}).update(own)
         answers.setdefault(record["doc_id"], {})[record["filter"]] = record.get("filtered_resps", [])
     for record in _records(path):

@@ -1,268 +1,16 @@
-"""The results of tasks and groups put together as one tree, and sentences about what is missing in it."""
+"""Sentences about what is missing in the results of a run, and sums of usage."""
 
-import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from assay.config.row_names import BYPASS, row_name
 from assay.errors import grouped, some
-from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
-from assay.redaction import redacted
-from assay.results import EVERY_DOCUMENT_FAILED, AuditCount, Bounds, GroupEntry, Results, Row, Share, TaskEntry
-from assay.results import Estimate as EstimateRecord
+from assay.records import AnyJSON, JSONDict, JSONObject
+from assay.results import GroupEntry, Results, TaskEntry
 from assay.runs.reasons import grouped_reasons, without_numbers
-from assay.statistics.influence import Estimate
-
-if TYPE_CHECKING:
-    from assay.statistics.board import RowFailures
 
 ManifestJSON = JSONObject
 """The content of a manifest.json, or a part of it."""
-Ends = Callable[[Estimate], Sequence[float] | None]
-"""The interval of a number."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskResult:
-    """The result of one task."""
-
-    name: str
-    alias: str
-    rows: Mapping[ScoreKey, Estimate]
-    scored: int
-    documents: int
-    expected: int
-    failed: Mapping[str, int]
-    noticed: Mapping[str, int]
-    original: int
-    num_fewshot: int
-    version: object
-    higher_is_better: Mapping[str, bool | None]
-    config: Mapping[str, object]
-    audit: Mapping[str, AuditCount]
-    failures: Mapping[ScoreKey, "RowFailures"] = field(default_factory=dict)
-    remarks: Sequence[str] = ()
-    details: Mapping[ScoreKey, JSONObject] = field(default_factory=dict)
-    """Of some rows more than a number: the reliability curve, the sources of noise."""
-
-    def has_lost(self, metric: str | None) -> bool:
-        """Whether it lacks an expected score of this metric because documents failed or were not asked, or because
-        its number has no value; None: no score at all."""
-        own = [value for key, value in self.rows.items() if key.metric == metric]
-        if own and all(math.isnan(value) and value.named_values is None for value in own):
-            return True
-        if not self.failed and self.documents >= self.expected:
-            return False
-        return not self.scored or (metric in self.higher_is_better and all(key.metric != metric for key in self.rows))
-
-
-@dataclass(frozen=True, slots=True)
-class GroupResult:
-    """The result of one group; `tasks` are those that its numbers consist of."""
-
-    name: str
-    alias: str
-    members: Sequence[str]
-    tasks: Sequence[str]
-    rows: Mapping[ScoreKey, Estimate] | None
-    size: int
-    version: str
-    metadata: Mapping[str, object]
-    skipped: Mapping[str, str]
-    higher_is_better: Mapping[str, bool]
-    shares: Mapping[ScoreKey, Sequence["Share"]]
-    failed: Mapping[ScoreKey, str] = field(default_factory=dict)
-    """The rows that code was to compute and did not, each with the reason."""
-    computed_by: str | None = None
-    """The class of the user's that computes the rows in place of the configuration: an aggregator that was set, or a group."""
-
-
-def results_tree(
-    tasks: Sequence[TaskResult],
-    groups: Sequence[GroupResult],
-    broken: Mapping[str, str],
-    max_failed: float,
-    ends: Ends,
-    ended: Collection[str] = (),
-) -> Results:
-    """The results of tasks and groups; groups come with members before those that contain them.
-
-    Tasks that `ended` early are incomplete, even with samples.
-    """
-    entries = {task.name: _task_entry(task, max_failed, ends, is_ended=task.name in ended) for task in tasks}
-    group_entries: dict[str, GroupEntry] = {}
-    for result in groups:
-        group_entries[result.name] = _group_entry(result, entries, group_entries, ends)
-    has_problem = bool(broken)
-    for entry in entries.values():
-        has_problem |= bool(entry.failed or entry.not_asked or any(row.lacks_number for row in entry.rows))
-    for group in group_entries.values():
-        has_problem |= any(row.lacks_number for row in group.rows or ())
-    return Results(
-        tasks=entries,
-        groups=group_entries,
-        status="incomplete" if has_problem else "complete",
-        broken=dict(broken),
-    )
-
-
-def _task_entry(task: TaskResult, max_failed: float, ends: Ends, *, is_ended: bool) -> TaskEntry:
-    failed = sum(task.failed.values())
-    is_incomplete = is_ended or failed > max_failed * max(task.documents, 1) or task.documents < task.expected
-    never = sorted(set(task.higher_is_better) - {key.metric for key in task.rows}) if task.scored else ()
-    return TaskEntry(
-        name=task.name,
-        alias=task.alias,
-        rows=_task_rows(task, failed, is_incomplete, max_failed, ends),
-        documents=task.documents,
-        scored=task.scored,
-        failed=failed,
-        reasons=dict(sorted(task.failed.items())),
-        is_incomplete=is_incomplete,
-        not_asked=max(task.expected - task.documents, 0),
-        original=task.original,
-        noticed=dict(sorted(task.noticed.items())),
-        remarks=list(task.remarks),
-        audit=dict(task.audit),
-        never_came=never,
-        unscored=[key.filter for key in task.rows if key.metric == BYPASS],
-        directions=dict(task.higher_is_better),
-        num_fewshot=task.num_fewshot,
-        version=task.version,
-        config=redacted(plain(task.config), texts=False),
-    )
-
-
-def _task_rows(task: TaskResult, failed: int, is_incomplete: bool, max_failed: float, ends: Ends) -> list[Row]:
-    """The rows of a task, then those in which every document failed."""
-    rows = []
-    lost = Estimate(math.nan, None, 0, EVERY_DOCUMENT_FAILED)
-    for key in dict.fromkeys((*task.rows, *task.failures)):
-        if key.metric == BYPASS:
-            continue
-        number = task.rows.get(key, lost)
-        own = task.failures.get(key)  # None of numbers that a graph computes from all of its records
-        details = task.details.get(key, {})
-        rows.append(
-            Row(
-                task.name,
-                key.metric,
-                key.filter,
-                _record(number, ends),
-                failed=failed if own is None else own.documents,
-                reasons={} if own is None else dict(own.reasons),
-                is_incomplete=(is_incomplete if own is None else own.documents > max_failed * max(task.documents, 1)),
-                lacks_number=key in task.rows and math.isnan(number) and number.named_values is None,
-                higher_is_better=task.higher_is_better.get(key.metric),
-                failure_bounds=_failure_bounds(number, failed, task.documents) if failed else None,
-                noise=details.get("noise"),
-                reliability=details.get("reliability", ()),
-            )
-        )
-    return rows
-
-
-def _record(number: Estimate, ends: Ends) -> EstimateRecord:
-    """All that is known about a number: no value, and the reason, where there is none."""
-    interval = ends(number)
-    freedom = number.df if interval is not None else None
-    return EstimateRecord(
-        None if math.isnan(number) else float(number),
-        number.stderr,
-        None if interval is None else (interval[0], interval[1]),
-        number.n,
-        number.reason,
-        method=number.method if interval is not None else "",
-        df=round(freedom, 3) if freedom is not None and freedom < number.n - 1 else None,
-        scale=number.bounds,
-        unused_bounds=number.unused_bounds,
-        note=number.note,
-        clusters=number.draws if 0 < number.draws < number.n else None,
-        named_values=None if number.named_values is None else dict(number.named_values),
-    )
-
-
-def _failure_bounds(number: Estimate, failed: int, documents: int) -> Bounds | None:
-    """For shares: what the number would be if all that failed were wrong, and if all were right."""
-    if not isinstance(number.value, float) or not 0 <= number.value <= 1 or not number.n:
-        return None
-    lost = min(failed, max(documents - number.n, 0))  # a document may have failed in other rows alone
-    whole = number.n + lost
-    return number.value * number.n / whole, (number.value * number.n + lost) / whole
-
-
-def _group_entry(
-    group: GroupResult, tasks: Mapping[str, TaskEntry], groups: Mapping[str, GroupEntry], ends: Ends
-) -> GroupEntry:
-    """The results of a group, whose members are in `tasks` and `groups` if they have results."""
-    members = [groups.get(name) or tasks.get(name) for name in group.members]
-    directions = _common_directions([member.directions for member in members if member is not None])
-    directions |= group.higher_is_better
-    run = [name for name in group.tasks if name in tasks]
-    incomplete = [name for name in run if tasks[name].is_incomplete]
-    entry = GroupEntry(
-        name=group.name,
-        alias=group.alias,
-        members=list(group.members),
-        size=group.size,
-        directions=directions,
-        metadata=plain(group.metadata),
-        skipped=dict(group.skipped),
-        computed_by=group.computed_by,
-        num_fewshot=_common_shots(group, members),
-        version=group.version,
-    )
-    if incomplete or len(run) < len(group.tasks):
-        entry = replace(
-            entry,
-            is_incomplete=True,
-            tasks=len(group.tasks),
-            scored_tasks=sum(1 for name in run if tasks[name].scored or not tasks[name].is_incomplete),
-            failed=sum(tasks[name].failed for name in run),
-            not_run=[name for name in group.tasks if name not in tasks],
-            incomplete_tasks=incomplete,
-        )
-    return replace(entry, rows=_group_rows(group, entry, ends) if group.rows is not None else None)
-
-
-def _group_rows(group: GroupResult, entry: GroupEntry, ends: Ends) -> list[Row]:
-    return [
-        Row(
-            group.name,
-            key.metric,
-            key.filter,
-            _record(number, ends),
-            failed=entry.failed,
-            is_incomplete=entry.is_incomplete,
-            lacks_number=key in group.failed,
-            higher_is_better=entry.directions.get(key.metric),
-            tasks=number.tasks,
-            missing=list(number.missing),
-            chosen=list(number.chosen),
-            shares=group.shares.get(key),
-        )
-        for key, number in (group.rows or {}).items()
-    ]
-
-
-def _common_shots(group: GroupResult, members: Sequence[TaskEntry | GroupEntry | None]) -> int | None:
-    """The number of examples of a group: its own, or that of its members where they agree."""
-    own = group.metadata.get("num_fewshot")
-    if isinstance(own, int):
-        return own
-    numbers = {None if member is None else member.num_fewshot for member in members}
-    return numbers.pop() if len(numbers) == 1 else None
-
-
-def _common_directions(members: Sequence[Mapping[str, bool | None]]) -> dict[str, bool | None]:
-    """By metric whether more is better; None where members do not agree."""
-    merged: dict[str, bool | None] = {}
-    for directions in members:
-        for metric, direction in directions.items():
-            merged[metric] = direction if merged.get(metric, direction) == direction else None
-    return merged
 
 
 def plain(value: AnyJSON) -> AnyJSON:
@@ -333,10 +81,10 @@ def _group_lines(group: GroupEntry) -> Iterator[str]:
         yield f"{group.name}: left out: {tasks_text(names, noun='member')}: {why}"
     for row in rows:
         if row.estimate.note:
-            yield f"{group.name}: {row_name(row.key)}: {row.estimate.note}"
+            yield f"{group.name}: {row.key!s}: {row.estimate.note}"
     without = [row for row in rows if row.estimate.value is None]
     for row in without:
-        yield f"{group.name}: {row_name(row.key)}: no number: {row.estimate.reason}"
+        yield f"{group.name}: {row.key!s}: no number: {row.estimate.reason}"
     if group.is_incomplete and not without:
         named = {"not run": group.not_run, "incomplete": group.incomplete_tasks}
         reasons = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)
@@ -405,10 +153,10 @@ def _remarks(task: TaskEntry) -> Iterator[_Remark]:
     yield from (_Remark(task.name, remark) for remark in task.remarks)
     for row in task.rows:
         if row.estimate.note:
-            yield _Remark(task.name, f"{row_name(row.key)}: {row.estimate.note}")
+            yield _Remark(task.name, f"{row.key!s}: {row.estimate.note}")
     for row in task.rows:
         if row.lacks_number:
-            yield _Remark(task.name, f"{row_name(row.key)}: {row.estimate.reason}", "no value: ")
+            yield _Remark(task.name, f"{row.key!s}: {row.estimate.reason}", "no value: ")
     for metric in task.never_came:
         yield _Remark(task.name, f"the metric {metric!r} is declared, and has no score")
 

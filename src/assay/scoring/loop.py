@@ -17,8 +17,8 @@ from assay.records import (
     Failed,
     FilterScores,
     MetricValue,
-    ScoreKey,
 )
+from assay.score_keys import ScoreKey
 from assay.scoring import verdicts
 from assay.scoring.ahead import ParallelMetric, compute_ahead, parallel_metrics
 from assay.scoring.batches import apply_batch

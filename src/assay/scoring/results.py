@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Never
 
-from assay.config.row_names import row_name_problem
 from assay.dialect import OURS, Dialect
 from assay.errors import Place, SelfExplanatory, some
 from assay.records import (
@@ -26,6 +25,7 @@ from assay.records import (
     exact,
     number,
 )
+from assay.score_keys import metric_name_problem
 from assay.scoring.reductions import MetricReductions, Reduction
 from assay.statistics.aggregations import Repeated as Repeated
 from assay.statistics.influence import Bounds
@@ -418,7 +418,7 @@ def usable(
     checked: dict[str, Any] = {}
     for key, value in scores.items():
         name = row_name(key)
-        problem = None if rules.dialect.accepts_any_row_name else row_name_problem(name)
+        problem = None if rules.dialect.accepts_any_row_name else metric_name_problem(name)
         where = f"scoring: {name!r} of filter {filter_name!r}"
         if problem is not None:
             checked[name] = Failed(f"scoring: a row cannot be named {name!r}: {problem[0]} — {problem[1]}")
@@ -443,7 +443,7 @@ def _are_plain(scores: Scores, rules: "ScoreRules") -> bool:
             return False
         if value != value:  # NaN, in less time than math.isnan takes
             return False
-        if type(name) is not str or not (any_name or row_name_problem(name) is None):
+        if type(name) is not str or not (any_name or metric_name_problem(name) is None):
             return False
     return True
 

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from assay.config.source import digest
-from assay.records import EVERY_ROW, FilterScores, ScoreKey, UserValue
+from assay.records import EVERY_ROW, FilterScores, UserValue
+from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, Values, known_aggregation, within
 from assay.statistics.calibration import less_bias
 from assay.statistics.estimates import StderrMethod, estimate, with_draws

@@ -25,7 +25,6 @@ from assay.records import (
     Response,
     Rolling,
     Sample,
-    ScoreKey,
     limit_of,
     prompt_text,
 )
@@ -33,6 +32,7 @@ from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of
 from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError, TooSlow
 from assay.samples.rows import DataError
+from assay.score_keys import ScoreKey
 from assay.scoring.filters import Pipeline
 from assay.scoring.loop import AnsweredSample, ScoringLoop
 from assay.scoring.results import (

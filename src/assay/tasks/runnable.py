@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assay.config.option import YAMLMapping, YAMLValue
-from assay.records import Failed, FilterScores, Plan, Response, Sample, ScoreKey
+from assay.records import Failed, FilterScores, Plan, Response, Sample
 from assay.runs.folder import SampleSink
+from assay.score_keys import ScoreKey
 from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.statistics.aggregations import Aggregation

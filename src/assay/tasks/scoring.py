@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Never, TypeVar
 
 from assay.catalog.functions import module_file
-from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import Function, ScoreKey, UserValue
+from assay.records import Function, UserValue
 from assay.samples.prompt import written_choices
+from assay.score_keys import ScoreKey, filter_name_problem, metric_name_problem
 from assay.scoring.combined import own_bounds
 from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text, text_step
 from assay.scoring.loop import GuardedCall, ScoringLoop, timed_call
@@ -513,7 +513,7 @@ def _name_problems(bound: BoundFilter) -> Iterator[Problem]:
     if wrong is not None:
         yield Problem(bound.at, f"a filter cannot be named {bound.name!r}: {wrong[0]}", wrong[1])
     for name, place in _rows(bound):
-        wrong = row_name_problem(name)
+        wrong = metric_name_problem(name)
         if wrong is not None:
             yield Problem(place, f"a row cannot be named {name!r}: {wrong[0]}", wrong[1])
 

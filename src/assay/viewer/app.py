@@ -31,7 +31,6 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from assay.catalog.index import no_collector
-from assay.config.row_names import row_name
 from assay.errors import AssayError
 from assay.number_text import (
     format_count,
@@ -320,7 +319,7 @@ def template_environment() -> jinja2.Environment:
     environment.filters |= {
         "number": format_decimal, "error": format_error, "end": format_end, "count": format_count,
         "duration": format_duration, "when": format_time, "svg": embedded_svg, "breakable": breakable, "rendered": rendered,
-        "clock": format_clock, "short": format_trimmed, "money": format_money, "row_name": row_name,
+        "clock": format_clock, "short": format_trimmed, "money": format_money,
     }  # fmt: skip
     environment.globals |= {
         "url_for": url_for,

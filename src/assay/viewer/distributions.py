@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from assay.config.row_names import row_key
 from assay.report.charts import Bin
 from assay.report.document import Slice
+from assay.score_keys import ScoreKey
 from assay.statistics.influence import SHARE, Bounds, Estimate, Spread, clip_to_bounds, with_pseudo_documents
 from assay.viewer.samples import SOURCE, Samples, quoted
 
@@ -58,7 +58,7 @@ def more_columns(samples: Samples) -> list[str]:
     return [
         "target",
         "audit",
-        *(f"answer.{name}" for name in dict.fromkeys(row_key(each).filter for each in samples.scores)),
+        *(f"answer.{name}" for name in dict.fromkeys(ScoreKey.parse(each).filter for each in samples.scores)),
     ]
 
 

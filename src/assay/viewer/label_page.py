@@ -16,7 +16,6 @@ from assay.comparison.labelling import (
     scored_documents,
     store_labels,
 )
-from assay.config.row_names import row_name
 from assay.errors import ConfigError
 from assay.records import JSONObject
 from assay.report.reading import RunSummary
@@ -164,7 +163,7 @@ def store_label(library: RunLibrary, form: Mapping[str, str], by: str) -> str:
     doc, written = form.get("doc", ""), form.get("label", "").strip()
     rows = asked.rows
     if not (doc.isdecimal() and len(doc) < 19 and int(doc) in scored_documents(run, rows)):
-        raise MissingPage(f"no document {doc!r:.40} with a score of {row_name(rows.keys[0])} in {asked.task}")
+        raise MissingPage(f"no document {doc!r:.40} with a score of {rows.keys[0]!s} in {asked.task}")
     label = None if not written else _number(written, rows)
     store_labels(run, [rows], {asked.task: {int(doc): label}}, asked.by)
     return asked.url(last=doc) if label is not None else asked.url(doc=doc)

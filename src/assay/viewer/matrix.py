@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from starlette.datastructures import QueryParams
 
-from assay.config.row_names import row_name, spellings
 from assay.number_text import format_short
-from assay.records import JSONDict, ScoreKey
+from assay.records import JSONDict
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, RunEntry
 from assay.results import Row
+from assay.score_keys import ScoreKey, spellings
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
@@ -39,7 +39,7 @@ class TaskKey(NamedTuple):
     @property
     def text(self) -> str:
         """As a URL has it, such as `gsm8k|exact_match,strict`."""
-        return f"{self.task}|{row_name(ScoreKey(self.metric, self.filter))}"
+        return f"{self.task}|{ScoreKey(self.metric, self.filter)!s}"
 
     @property
     def label(self) -> str:

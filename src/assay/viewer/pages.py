@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from assay.config.row_names import is_row_name, row_key, row_name
 from assay.records import AnyJSON
 from assay.redaction import redacted_text
 from assay.report.charts import Span, Timeline, draw_part
@@ -19,6 +18,7 @@ from assay.runs.live import newest_samples
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.runs.samples.turns import question_of
+from assay.score_keys import ScoreKey, is_row_name
 from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, more_columns, score_slices, value_count
 from assay.viewer.library import RunLibrary
@@ -160,7 +160,9 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "most_counted": MAX_COUNTED,
         "slice_table": parts,
         "more_columns": more_columns(samples),
-        "slices": draw_part(slices_panel(parts, row_key(samples.metric)), f"{samples.metric} by {sample_query.slice}")
+        "slices": draw_part(
+            slices_panel(parts, ScoreKey.parse(samples.metric)), f"{samples.metric} by {sample_query.slice}"
+        )
         if parts
         else None,
         "brief": brief,
@@ -342,11 +344,11 @@ def open_samples(run: RunSummary, task: str, database: Database, metric: str = "
         return None
     stored = database.samples(file)
     line = run.line(task)
-    better = {row_name(number.key): number.higher_is_better for number in line.numbers} if line is not None else {}
-    main = {row_name(line.main.key): line.main.higher_is_better} if line is not None and line.main is not None else {}
+    better = {str(number.key): number.higher_is_better for number in line.numbers} if line is not None else {}
+    main = {str(line.main.key): line.main.higher_is_better} if line is not None and line.main is not None else {}
     chosen = {metric: better.get(metric)} if metric else {}
     column, more_is_better = score_columns(stored.names, {**chosen, **main, **better})
-    scales = {row_name(number.key): number.estimate.scale for number in line.numbers} if line is not None else {}
+    scales = {str(number.key): number.estimate.scale for number in line.numbers} if line is not None else {}
     return Samples(database, stored, column, more_is_better, scales.get(column), is_live=whole is None)
 
 

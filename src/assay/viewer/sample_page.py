@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.config.row_names import row_key, row_name
 from assay.models.reasoning import START, split_thinking
 from assay.models.servers.server_model import Price
 from assay.number_text import format_duration, format_trimmed
@@ -19,6 +18,7 @@ from assay.redaction import redacted, redacted_text
 from assay.report.charts import Span
 from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import ChatPrompt, ChatTurn, chat_prompt
+from assay.score_keys import ScoreKey
 from assay.statistics.softmax import softmax
 from assay.viewer.trajectory import Step, judge_questions, nodes_of_responses, spans_of, steps_of
 
@@ -324,7 +324,7 @@ def _scores(scores: StoredScores, better: Mapping[str, bool | None]) -> list[tup
     """Metric, filter, value, and whether it is 0 or less in a higher-is-better metric (None where that is unknown)."""
     views = []
     for written, value in scores.items():
-        metric, name = row_key(written)
+        metric, name = ScoreKey.parse(written)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         bad = value <= 0 if number and better.get(metric) else None
         own = sample_score(metric, value)
@@ -379,7 +379,7 @@ def stored_columns(row: StoredSample) -> dict[str, str]:
         "requests": redacted([_request_fields(each) for each in row.requests], texts=False),
         "replies": [_redacted_reply(reply) for reply in row.replies] if row.replies is not None else None,
         "failed": redacted_text(row.failed) if row.failed else None,
-        "failures": {row_name(key): redacted_text(reason) for key, reason in row.failures.items()} or None,
+        "failures": {str(key): redacted_text(reason) for key, reason in row.failures.items()} or None,
         "audit": [*row.audit] or None,
     }
     left_out = ("doc_id", "dropped")
@@ -468,7 +468,7 @@ def sample_score(metric: str, value: AnyJSON) -> float | None:
 
 def sample_scores(scores: StoredScores, names: Sequence[str]) -> list[float | None]:
     """The scores of a sample under these names (metric and filter)."""
-    return [sample_score(row_key(name).metric, scores.get(name)) for name in names]
+    return [sample_score(ScoreKey.parse(name).metric, scores.get(name)) for name in names]
 
 
 def _all_finite(values: Sequence[float]) -> bool:

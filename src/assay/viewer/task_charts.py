@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from assay.config.row_names import row_key
 from assay.report.charts import (
     CARD_WIDTH,
     Bin,
@@ -24,6 +23,7 @@ from assay.report.charts import (
     reliability_points,
 )
 from assay.report.drawing import Drawing
+from assay.score_keys import ScoreKey
 from assay.statistics.calibration import BINS, CurvePoint
 from assay.statistics.influence import SHARE, Estimate
 from assay.statistics.intervals import interval
@@ -197,7 +197,7 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
         table.append((name, f"{part.value:.4f}", _interval(*ends), f"{part.n:,}"))
     panel = Panel(
         "",
-        f"{row_key(samples.metric).metric}, 95 % interval",
+        f"{ScoreKey.parse(samples.metric).metric}, 95 % interval",
         [Series("", points)],
         at_label="characters of the answer",
     )
@@ -216,7 +216,7 @@ def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | Non
     """The chance that at least one of k answers is right, from the scores of repeats."""
     if "other_scores.repeat" not in samples.stored.leaves or samples.metric not in samples.scores:
         return None
-    key = row_key(samples.metric)
+    key = ScoreKey.parse(samples.metric)
     own = "list_filter(other_scores, lambda s: s.metric = ? and s.filter = ? and s.repeat is not null and s.value is not null)"
     each = f"select list_transform({own}, lambda s: s.value) as v from {SOURCE} where {_first(most)} and failed is null"
     whole = "len(list_filter(v, lambda x: x not in (0, 1))) = 0"
@@ -267,7 +267,7 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
     ]  # fmt: skip
     limits = (min(low, 0.0), max(high, 1.0)) if first.scale in (None, SHARE) and low >= 0 and high <= 1 else (low, high)
     series = [Series("", [point]) for point in points]
-    panel = Panel("", f"{row_key(first.metric).metric} in {names[1]}", series, diagonal=limits == SHARE,
+    panel = Panel("", f"{ScoreKey.parse(first.metric).metric} in {names[1]}", series, diagonal=limits == SHARE,
                   at_label=f"in {names[0]}", limits=limits, whole=True, at_limits=limits)  # fmt: skip
     above, below = (sum(n for a, b, n in rows if is_there(a, b)) for is_there in (_is_less, _is_more))
     about = (

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from starlette.datastructures import QueryParams
 
-from assay.config.row_names import row_key
 from assay.number_text import format_short
 from assay.records import JSONDict
 from assay.report.charts import Chart, Panel, Point, Series, draw
@@ -15,6 +14,7 @@ from assay.report.drawing import Drawing
 from assay.report.index import RunEntry
 from assay.report.pictures import date_ticks
 from assay.results import Row
+from assay.score_keys import ScoreKey
 from assay.viewer.library import RunLibrary
 from assay.viewer.matrix import Matrix, TaskKey, build_matrix
 from assay.viewer.query import url_for
@@ -80,7 +80,7 @@ def _row_text(query: QueryParams) -> str:
     task, metric = query.get("task", ""), query.get("metric", "")
     if query.get("row") or not task or not metric:
         return query.get("row") or task
-    key = row_key(metric if "," in metric else f"{metric},none")
+    key = ScoreKey.parse(metric if "," in metric else f"{metric},none")
     return TaskKey(task, *key).text
 
 

@@ -12,10 +12,11 @@ import orjson
 from assay.exchange.imported import ImportedRun, ImportedTask, ReportedValue, is_number
 from assay.exchange.inspect.exporter import ASSAY_KEY, FLOAT, scorer_name, scores_of
 from assay.exchange.inspect.log_file import InspectLog, read_log
-from assay.records import AnyJSON, FilterScores, Generate, JSONDict, JSONObject, Request, Sample, ScoreKey
+from assay.records import AnyJSON, FilterScores, Generate, JSONDict, JSONObject, Request, Sample
 from assay.redaction import redacted, redacted_text
 from assay.runs.samples.reader import sample_record
 from assay.runs.samples.records import SampleRecord, StoredRequest, StoredSample
+from assay.score_keys import ScoreKey
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """The letters of Inspect's scorers: correct, partly, incorrect, no answer."""

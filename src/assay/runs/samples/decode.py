@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from assay.config.row_names import REPEATS, row_name
-from assay.records import AnyJSON, JSONDict, ScoreKey, Usage
+from assay.records import AnyJSON, JSONDict, Usage
 from assay.runs.samples.encode import call_of, from_json
 from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.runs.samples.schema import (
@@ -20,6 +19,7 @@ from assay.runs.samples.schema import (
     row_names,
 )
 from assay.runs.samples.writer import conversation_text, ordered
+from assay.score_keys import REPEATS, ScoreKey
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "requests"),
@@ -358,7 +358,7 @@ def _turned(columns: AnyJSON, size: int) -> AnyJSON:
 def _other_scores(structs: Array) -> list[tuple[str, int | None, AnyJSON]]:
     columns = [_values(structs, name) for name in ("metric", "filter", "repeat", "value", "json")]
     return [
-        (row_name(ScoreKey(metric, name)), repeat, from_json(text) if text is not None else value)
+        (str(ScoreKey(metric, name)), repeat, from_json(text) if text is not None else value)
         for metric, name, repeat, value, text in zip(*columns, strict=True)
     ]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 
-from assay.config.row_names import REPEATS, row_key
 from assay.records import AnyJSON, JSONDict, JSONObject, Usage
 from assay.runs.samples.arrays import float_array, int32_array, int_array, make_array, text_array, truth_array
 from assay.runs.samples.records import RequestColumns, ScoreColumns, StoredRequest
@@ -33,6 +32,7 @@ from assay.runs.samples.schema import (
     arrow_type,
     type_of,
 )
+from assay.score_keys import REPEATS, ScoreKey
 
 
 def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
@@ -431,7 +431,7 @@ def _scores(column: Sequence[JSONObject], names: Sequence[str]) -> dict[str, Arr
 
 def _others(scores: JSONObject) -> Iterator[tuple[str, str, int | None, AnyJSON]]:
     for name, value in scores.items():
-        row = row_key(name.removesuffix(REPEATS))
+        row = ScoreKey.parse(name.removesuffix(REPEATS))
         if name.endswith(REPEATS):
             yield from ((*row, repeat, each) for repeat, each in enumerate(value))
         elif not is_number(value):

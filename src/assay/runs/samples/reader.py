@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from assay.config.row_names import REPEATS, row_key
 from assay.errors import Place, Problem
 from assay.records import (
     AnyJSON,
@@ -26,7 +25,6 @@ from assay.records import (
     Response,
     Rolling,
     Sample,
-    ScoreKey,
     Text,
     Usage,
     plain_to_messages,
@@ -47,6 +45,7 @@ from assay.runs.samples.schema import (
     leaf_names,
 )
 from assay.runs.samples.writer import NO_DIGITS, file_name, verify_checksum, written_checksum
+from assay.score_keys import REPEATS, ScoreKey
 
 T = TypeVar("T")
 PARQUET_END = b"PAR1"
@@ -337,7 +336,7 @@ def filter_scores(
     repeats: dict[str, dict[str, Any]] = {name: {} for name in answers}
     failed: dict[str, dict[str, str]] = {name: {} for name in answers}
     for row, value in scores.items():
-        metric, name = row_key(row)
+        metric, name = ScoreKey.parse(row)
         if name in values:
             values[name][metric] = value
         elif name.removesuffix(REPEATS) in repeats:

@@ -14,11 +14,11 @@ from assay.records import (
     JSONObject,
     Request,
     Sample,
-    ScoreKey,
     Trace,
 )
 from assay.records import arguments as arguments
 from assay.redaction import written_arguments
+from assay.score_keys import ScoreKey
 
 GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", "loglikelihood_rolling", "graph", "none"
 """Kinds of samples and requests, by lm-eval's names; a graph sends its own requests, and some samples have none."""
@@ -59,7 +59,7 @@ class ScoreColumns(NamedTuple):
 
     answers: Mapping[str, Sequence[Any]]
     scores: Mapping[str, Any]
-    """By the name of a row the value; by that of its repeats the scores of every answer (config/row_names.py)."""
+    """By the name of a row the value; by that of its repeats the scores of every answer (score_keys.py)."""
     failed: str | None
     failures: Mapping[ScoreKey, str]
     """The reason of each missing value, by row."""

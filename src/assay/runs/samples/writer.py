@@ -16,7 +16,6 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from assay.config.row_names import repeats_name, row_name
 from assay.config.source import digest
 from assay.records import (
     AnyJSON,
@@ -27,7 +26,6 @@ from assay.records import (
     Prompt,
     Request,
     Rolling,
-    ScoreKey,
     messages_to_plain,
     prompt_text,
 )
@@ -58,6 +56,7 @@ from assay.runs.samples.schema import (
     cast_table,
     union_schema,
 )
+from assay.score_keys import ScoreKey, repeats_name
 
 ROWS, HELD = 2000, 8 * 2**20
 """Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
@@ -272,7 +271,7 @@ def score_columns(record: SampleRecord) -> ScoreColumns:
         if failed:
             has_failed = True
         for metric, value in values.items():
-            scores[row_name(ScoreKey(metric, name))] = value
+            scores[str(ScoreKey(metric, name))] = value
         for metric, each in repeated.items() if repeated else ():
             repeats[repeats_name(ScoreKey(metric, name))] = each
     failures = row_failures(record) if has_failed else NO_FAILURES

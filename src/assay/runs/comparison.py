@@ -3,17 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from assay.config.row_names import row_name
-from assay.late import late
-from assay.records import ScoreKey
+from assay.runs.extensions import REPORT, ShownPlot, ShownTable
+from assay.score_keys import ScoreKey
 from assay.statistics.intervals import Decision
-
-if TYPE_CHECKING:
-    # the types alone: imports go one way (docs/decisions/0028-one-run-for-every-reader.md)
-    from assay.report.pictures import Picture
-    from assay.report.report_table import ReportTable
 
 STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 """The stages of a number, in the order of the flow."""
@@ -168,7 +162,7 @@ class GateVerdict:
     def row(self) -> str:
         """The row as people write it: without the filter where that says nothing, or is in the gate."""
         shown = self.filter and self.filter != "none" and f",{self.filter}" not in self.gate
-        return f"{self.name} {row_name(ScoreKey(self.metric, self.filter))}" if shown else self.name
+        return f"{self.name} {ScoreKey(self.metric, self.filter)!s}" if shown else self.name
 
 
 def decision_of(verdicts: Sequence[GateVerdict]) -> Decision | None:
@@ -193,15 +187,13 @@ class Comparison:
     power: float = 0.8
 
     @property
-    def table(self) -> "ReportTable":
+    def table(self) -> ShownTable:
         """The rows for a reader: fits the terminal, is HTML in a notebook, and Markdown as `str`."""
-        table: ReportTable = late("table_of_comparison")(self)
-        return table
+        return REPORT.functions.table_of_comparison(self)
 
-    def plot(self, *, metric: str | None = None) -> "Picture":
+    def plot(self, *, metric: str | None = None) -> ShownPlot:
         """Draw the differences with their intervals: a notebook shows it, and `.save("out.svg")` writes it."""
-        picture: Picture = late("plot_comparison")(self, metric=metric)
-        return picture
+        return REPORT.functions.plot_comparison(self, metric=metric)
 
     def __repr__(self) -> str:
         counts = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in ("better", "worse")}

@@ -5,9 +5,7 @@ Nothing else joins or splits them: between readers and writers a row is a `Score
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from typing import TypeVar
-
-from assay.records import ScoreKey
+from typing import NamedTuple, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -24,8 +22,32 @@ REPEATS = ",repeats"
 """The end of a name in the scores of a sample that holds the score of every repeat."""
 
 
+class ScoreKey(NamedTuple):
+    """A row of results: a metric of the answers after a filter.
+
+    >>> str(ScoreKey("exact_match", "strict"))
+    'exact_match,strict'
+    """
+
+    metric: str
+    filter: str
+
+    def __str__(self) -> str:
+        return f"{self.metric},{self.filter}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text of a key; without a comma it is of the filter that every task has.
+
+        >>> ScoreKey.parse("exact_match,strict"), ScoreKey.parse("acc")
+        (ScoreKey(metric='exact_match', filter='strict'), ScoreKey(metric='acc', filter='none'))
+        """
+        metric, _, filter_name = text.partition(",")
+        return cls(metric, filter_name or "none")
+
+
 @cache
-def row_name_problem(name: str) -> tuple[str, str] | None:
+def metric_name_problem(name: str) -> tuple[str, str] | None:
     """Return the problem of a metric's name, or of a value that it returns, and the fix; None if there is none."""
     if name in RESERVED:
         return f"{name!r} is reserved: results or samples use it for something else", "choose another name"
@@ -40,16 +62,6 @@ def filter_name_problem(name: str) -> tuple[str, str] | None:
     if "," in name:
         return "a comma separates metric and filter in the results", f"write {name.replace(',', ';')!r}"
     return None if name.strip() else ("it is empty", "give it a name")
-
-
-@cache
-def row_name(key: ScoreKey) -> str:
-    """The name of a row in results and samples.
-
-    >>> row_name(ScoreKey("exact_match", "strict"))
-    'exact_match,strict'
-    """
-    return f"{key.metric},{key.filter}"
 
 
 def shown_filter(name: str, *, is_group: bool) -> str:
@@ -69,18 +81,7 @@ def stderr_name(key: ScoreKey) -> str:
 @cache
 def repeats_name(key: ScoreKey) -> str:
     """The name under which a sample has the score of every repeat."""
-    return row_name(key) + REPEATS
-
-
-@cache
-def row_key(name: str) -> ScoreKey:
-    """The metric and filter that a name of a row joins; without a comma it is of the filter that every task has.
-
-    >>> row_key("exact_match,strict"), row_key("acc")
-    (ScoreKey(metric='exact_match', filter='strict'), ScoreKey(metric='acc', filter='none'))
-    """
-    metric, _, filter_name = name.partition(",")
-    return ScoreKey(metric, filter_name or "none")
+    return str(key) + REPEATS
 
 
 def spellings(key: ScoreKey) -> frozenset[str]:
@@ -89,7 +90,7 @@ def spellings(key: ScoreKey) -> frozenset[str]:
     >>> sorted(spellings(ScoreKey("acc", "none")))
     ['acc', 'acc,none']
     """
-    return frozenset((key.metric, row_name(key)))
+    return frozenset((key.metric, str(key)))
 
 
 def is_row_name(name: str) -> bool:
@@ -97,19 +98,19 @@ def is_row_name(name: str) -> bool:
     return "," in name
 
 
-def rows_of(written: Mapping[str, T]) -> Iterator[tuple[ScoreKey, T]]:
+def split_rows(written: Mapping[str, T]) -> Iterator[tuple[ScoreKey, T]]:
     """The rows of a task or group in results, without standard errors, aliases and counts.
 
     A metric of lm-eval's may have a comma in its name: then the name of its standard error shows where the filter begins.
 
-    >>> dict(rows_of({"alias": "a", "acc,none": 0.5, "acc_stderr,none": 0.1}))
+    >>> dict(split_rows({"alias": "a", "acc,none": 0.5, "acc_stderr,none": 0.1}))
     {ScoreKey(metric='acc', filter='none'): 0.5}
-    >>> [key for key, _ in rows_of({"f1,macro,none": 0.5, "f1,macro_stderr,none": "N/A"})]
+    >>> [key for key, _ in split_rows({"f1,macro,none": 0.5, "f1,macro_stderr,none": "N/A"})]
     [ScoreKey(metric='f1,macro', filter='none')]
     """
     for name, value in written.items():
         if is_row_name(name) and not (STDERR in name and _is_stderr(name, written)):
-            key = row_key(name)
+            key = ScoreKey.parse(name)
             if name.count(",") > 1:
                 key = next((each for each in _splits(name) if stderr_name(each) in written), key)
             if key.metric != BYPASS:
@@ -121,7 +122,7 @@ def _is_stderr(name: str, written: Collection[str]) -> bool:
     bases = (
         key._replace(metric=key.metric.removesuffix(STDERR)) for key in _splits(name) if key.metric.endswith(STDERR)
     )
-    return any(row_name(base) in written for base in bases)
+    return any(str(base) in written for base in bases)
 
 
 def _splits(name: str) -> Iterator[ScoreKey]:
@@ -132,4 +133,4 @@ def _splits(name: str) -> Iterator[ScoreKey]:
 
 def sample_scores(written: Mapping[str, T]) -> dict[ScoreKey, T]:
     """The scores of a sample by row, without those of its repeats."""
-    return {row_key(name): value for name, value in written.items() if not name.endswith(REPEATS)}
+    return {ScoreKey.parse(name): value for name, value in written.items() if not name.endswith(REPEATS)}
