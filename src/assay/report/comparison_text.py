@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 from assay.comparison.verification import (
     DIFFER,
@@ -21,6 +21,7 @@ from assay.comparison.verification import (
     histogram,
     spread,
 )
+from assay.config.record_json import json_values
 from assay.errors import grouped, some
 from assay.number_text import format_count, format_p, format_share, format_signed
 from assay.records import AnyJSON, JSONDict
@@ -60,6 +61,12 @@ VERDICT_TEXTS = {
     DIFFER: "differ",
     NOTHING: "nothing: there is nothing to compare",
 }
+
+
+COLUMNS = ("kind", "name", "alias", "metric", "filter", "run", "depth", "higher_is_better", "n", "a", "b", "difference", "stderr",
+           "interval", "p", "p_holm", "test", "wins", "losses", "ties", "mde", "clusters", "only_a", "only_b", "reason", "verdict",
+           "same", "recovery", "recovery_low", "recovery_high")  # fmt: skip
+"""The keys of a row in JSON and its columns in CSV, in the order that people read them."""
 
 
 def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[ReportTable]:
@@ -115,27 +122,29 @@ def _columns(level: str, *, wide: bool) -> list[Column]:
 
 
 def _short_cells(row: ComparedRow) -> list[Cell]:
-    reason = row.reason if row.interval is None else ""
+    change = row.difference
+    reason = change.reason if change.interval is None else ""
     return [
         _metric(row),
         NumberCell(row.a),
         NumberCell(row.b),
-        NumberCell(row.difference, interval=row.interval, is_signed=True, reason=reason),
+        NumberCell(change.value, interval=change.interval, is_signed=True, reason=reason),
         _verdict_cell(row),
         _documents(row),
     ]
 
 
 def _all_cells(row: ComparedRow) -> list[Cell]:
+    change = row.difference
     return [
         shown_filter(row.filter, is_group=row.kind == "group"),
         row.metric,
         direction_arrow(row.higher_is_better),
         *value_cells(row),
-        row.reason if row.interval is None else interval_of(row),
-        PValueCell(row.p),
+        change.reason if change.interval is None else interval_of(row),
+        PValueCell(change.p),
         PValueCell(row.p_holm),
-        row.test,
+        change.test,
         f"{row.wins}/{row.losses}/{row.ties}" if row.wins is not None else "",
         _documents(row),
         NumberCell(row.mde, digits=4),
@@ -145,13 +154,13 @@ def _all_cells(row: ComparedRow) -> list[Cell]:
 
 def value_cells(row: ComparedRow) -> list[Cell]:
     """Both numbers of a row, and their difference."""
-    difference = NumberCell(row.difference, digits=4, is_signed=True)
+    difference = NumberCell(row.difference.value, digits=4, is_signed=True)
     return [NumberCell(row.a, digits=4), NumberCell(row.b, digits=4), difference]
 
 
 def interval_of(row: ComparedRow) -> Cell:
     """The interval of a row's difference."""
-    return "" if row.interval is None else IntervalCell(*row.interval, is_signed=True, digits=4)
+    return IntervalCell(row.difference.low, row.difference.high, is_signed=True, digits=4)
 
 
 def _metric(row: ComparedRow) -> str:
@@ -184,7 +193,7 @@ def table_of_comparison(comparison: Comparison) -> ReportTable:
             *value_cells(row),
             interval_of(row),
             PValueCell(row.p_holm),
-            CountCell(row.n),
+            CountCell(row.difference.n),
             _verdict_cell(row),
         ]
         lines.append(TableLine(cells, row.depth, "bold" if row.kind == "group" else ""))
@@ -193,7 +202,8 @@ def table_of_comparison(comparison: Comparison) -> ReportTable:
 
 def _documents(row: ComparedRow) -> Cell:
     """The number of documents, and of clusters that they are in."""
-    return CountCell(row.n) if not row.clusters else f"{format_count(row.n)} in {format_count(row.clusters)}"
+    n, clusters = row.difference.n, row.difference.clusters
+    return CountCell(n) if not clusters else f"{format_count(n)} in {format_count(clusters)}"
 
 
 def _verdict_cell(row: ComparedRow) -> TextCell:
@@ -290,18 +300,21 @@ def _headline(rows: Sequence[ComparedRow]) -> str:
     if not rows:
         return ""
     row = rows[0]
-    ends = f" [{format_signed(row.interval[0])}, {format_signed(row.interval[1])}]" if row.interval is not None else ""
-    p = f", p {format_p(row.p)}" if row.p is not None else ""
+    change = row.difference
+    ends = f" [{format_signed(change.low)}, {format_signed(change.high)}]" if change.interval is not None else ""
+    p = f", p {format_p(change.p)}" if change.p is not None else ""
     counts = f"; {row.wins} documents better, {row.losses} worse, {row.ties} same" if row.wins is not None else ""
-    return f"{row.name} {row.metric}: {format_signed(row.difference)}{ends}{p}{counts}"
+    return f"{row.name} {row.metric}: {format_signed(change.value)}{ends}{p}{counts}"
 
 
 def _task_counts(comparison: Comparison) -> str:
     """Count the task metrics that differ, corrected for their number."""
     rows = [row for row in comparison.rows if row.kind == "task" and row.p_holm is not None]
     counts = Counter(row.verdict for row in rows)
-    worse = sorted((r for r in rows if r.verdict == "worse"), key=lambda row: (row.p_holm, -abs(row.difference or 0)))
-    names = list(dict.fromkeys(f"{row.name} {row.metric} {format_signed(row.difference)}" for row in worse))
+    worse = sorted(
+        (r for r in rows if r.verdict == "worse"), key=lambda row: (row.p_holm, -abs(row.difference.value or 0))
+    )
+    names = list(dict.fromkeys(f"{row.name} {row.metric} {format_signed(row.difference.value)}" for row in worse))
     more = f", {counts['differs']} different" if counts["differs"] else ""
     more += f", {counts['same']} the same" if counts["same"] else ""
     summary = f"{counts['better']} better, {counts['worse']} worse{more}, {counts['unclear']} unclear"
@@ -334,7 +347,7 @@ def comparison_json(comparison: Comparison) -> JSONDict:
         "level": comparison.level,
         "power": comparison.power,
         "runs": [{**asdict(run), "folder": str(run.folder)} for run in comparison.runs],
-        "rows": [asdict(row) for row in comparison.rows],
+        "rows": [row_json(row) for row in comparison.rows],
         "attributions": [{**asdict(each), "first": each.first} for each in comparison.attributions],
         "gates": [asdict(each) for each in comparison.verdicts],
         "flips": [asdict(each) for each in comparison.flips],
@@ -342,15 +355,21 @@ def comparison_json(comparison: Comparison) -> JSONDict:
     }
 
 
+def row_json(row: ComparedRow) -> JSONDict:
+    """A row as a JSON object."""
+    values = json_values(row)
+    return {name: values[name] for name in COLUMNS}
+
+
 def comparison_csv(comparison: Comparison) -> str:
     """The rows as CSV; an interval has two columns."""
-    names = [field.name for field in fields(ComparedRow) if field.name not in ("interval", "verdict")]
+    columns = [name for name in COLUMNS if name not in ("interval", "verdict")]
     rows = []
     for row in comparison.rows:
-        own = [getattr(row, name) for name in names]
-        ends = row.interval or (None, None)
-        rows.append([comparison.runs[0].label, comparison.runs[row.run].label, *own, *ends, row.verdict])
-    return csv_text(["run_a", "run_b", *names, "low", "high", "verdict"], rows)
+        values, ends = json_values(row), row.difference.interval or (None, None)
+        labels = comparison.runs[0].label, comparison.runs[row.run].label
+        rows.append([*labels, *(values[name] for name in columns), *ends, row.verdict])
+    return csv_text(["run_a", "run_b", *columns, "low", "high", "verdict"], rows)
 
 
 def verification_text(of: Verification, draw: DrawTable = write_markdown) -> str:
@@ -446,12 +465,12 @@ def _rows(rows: Sequence[VerificationRow], draw: DrawTable) -> Iterator[str]:
 
 
 def _row(row: VerificationRow) -> TableLine:
-    drift = row.drift
-    ends = drift.reason if drift.interval is None else IntervalCell(*drift.interval, is_signed=True, digits=4)
-    numbers = (NumberCell(drift.before, digits=4), NumberCell(drift.after, digits=4))
-    moved = NumberCell(drift.value, digits=4, is_signed=True)
+    change = row.drift.change
+    ends = change.reason if change.interval is None else IntervalCell(*change.interval, is_signed=True, digits=4)
+    numbers = (NumberCell(row.drift.before, digits=4), NumberCell(row.drift.after, digits=4))
+    moved = NumberCell(change.value, digits=4, is_signed=True)
     return TableLine(
-        [row.task, row.metric, row.filter, CountCell(drift.n), *numbers, moved, ends, "off" if row.is_off else ""]
+        [row.task, row.metric, row.filter, CountCell(change.n), *numbers, moved, ends, "off" if row.is_off else ""]
     )
 
 
@@ -549,11 +568,11 @@ def _score_json(row: VerificationRow) -> JSONDict:
         "task": row.task,
         "metric": row.metric,
         "filter": row.filter,
-        "n": drift.n,
+        "n": drift.change.n,
         "a": drift.before,
         "b": drift.after,
-        "drift": drift.value,
-        "interval": list(drift.interval) if drift.interval is not None else None,
-        "reason": drift.reason,
+        "drift": drift.change.value,
+        "interval": drift.change.interval,
+        "reason": drift.change.reason,
         "off": row.is_off,
     }

@@ -20,7 +20,7 @@ from assay.number_text import format_decimal, format_duration, format_interval, 
 from assay.records import JSONDict, JSONObject
 from assay.report.cell_text import cell_text
 from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
-from assay.report.comparison_text import interval_of, value_cells
+from assay.report.comparison_text import interval_of, row_json, value_cells
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
@@ -179,10 +179,10 @@ def _value_cells(number: Estimate) -> list[Cell]:
 
 def differences_plot(comparison: Comparison, run: int) -> Markup:
     """The differences of all tasks and groups to the first run, on their first metric that is not lower-is-better."""
-    rows = [
-        row for row in first_metric_rows(comparison, run) if row.difference is not None and row.interval is not None
-    ]
-    panel = forest_panel(rows, comparison.level, lambda row: row.alias or row.name, lambda row: f"n {row.n:,}")
+    rows = [row for row in first_metric_rows(comparison, run) if row.difference.interval is not None]
+    panel = forest_panel(
+        rows, comparison.level, lambda row: row.alias or row.name, lambda row: f"n {row.difference.n:,}"
+    )
     return _svg(draw_differences(comparison, panel, run)) if rows else Markup("")
 
 
@@ -221,10 +221,14 @@ def as_json(report: RunsReport) -> str:
     """The report as JSON."""
     content = {
         "runs": [_run_json(part) for part in report.runs],
-        "comparison": asdict(report.comparison) if report.comparison is not None else None,
+        "comparison": _comparison_json(report.comparison) if report.comparison is not None else None,
         "notes": list(report.notes),
     }
     return orjson.dumps(content, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode() + "\n"
+
+
+def _comparison_json(comparison: Comparison) -> JSONDict:
+    return {**asdict(replace(comparison, rows=())), "rows": [row_json(row) for row in comparison.rows]}
 
 
 def as_csv(report: RunsReport) -> str:
@@ -273,7 +277,7 @@ def _failed_count(line: ResultLine, number: Row) -> int:
 def _difference(row: ComparedRow | None) -> tuple[float | None, ...]:
     if row is None:
         return (None, None, None, None)
-    return (row.difference, *(row.interval or (None, None)), row.p)
+    return (row.difference.value, row.difference.low, row.difference.high, row.difference.p)
 
 
 def _line_numbers(lines: Sequence[ResultLine]) -> Iterator[tuple[ResultLine, Row]]:
@@ -315,9 +319,9 @@ def _comparison_cells(row: ComparedRow) -> list[Cell]:
         metric_text(key, None, is_group=row.kind == "group"),
         *value_cells(row),
         interval_of(row),
-        PValueCell(row.p),
+        PValueCell(row.difference.p),
         PValueCell(row.p_holm) if row.kind == "task" else "",
-        CountCell(row.n),
+        CountCell(row.difference.n),
     ]
 
 
