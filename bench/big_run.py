@@ -7,20 +7,17 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
+from assay.evaluation.estimates import record
 from assay.records import FilterScores, Generate, Sample
-from assay.results import AuditCount
+from assay.results import AuditCount, Results, Row, TaskEntry
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
-from assay.runs.results import TaskResult, results_tree
 from assay.runs.results_json import encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
-from assay.score_keys import ScoreKey
 from assay.statistics.influence import Estimate
-from assay.statistics.intervals import interval
 
 TASK = "big_sums"
 PARAMS = {"until": ["\n"], "do_sample": False, "temperature": 0.0}
@@ -75,23 +72,35 @@ def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, i
     seven more are right."""
     right, scored, failed = counts
 
-    def rows(number: int) -> dict[ScoreKey, Estimate]:
+    def rows(name: str, number: int) -> list[Row]:
         share = (right + 7 * number) % (scored + 1) / max(scored, 1)
-        row = Estimate(share, (share * (1 - share) / max(scored, 1)) ** 0.5, scored, is_rate=True)
-        return {ScoreKey("exact_match", name): row for name in ("strict", "flexible")}
+        estimate = record(Estimate(share, (share * (1 - share) / max(scored, 1)) ** 0.5, scored, is_rate=True))
+        filters = ("strict", "flexible")
+        return [Row(name, "exact_match", each, estimate, failed, higher_is_better=True) for each in filters]
 
     audit = {"failed": AuditCount(failed), "truncated": AuditCount((scored + failed) // 500)}
     tasks = [task] if isinstance(task, str) else task
-    results = [
-        TaskResult(
-            name, name, rows(number), scored, scored + failed, scored + failed, {"no answer": failed} if failed else {}, {},
-            scored + failed, 5, 1.0, {"exact_match": True}, {"task": name, "output_type": "generate_until"}, audit,
+    entries = {
+        name: TaskEntry(
+            name,
+            name,
+            rows(name, number),
+            scored + failed,
+            scored,
+            failed,
+            {"no answer": failed} if failed else {},
+            original=scored + failed,
+            num_fewshot=5,
+            version=1.0,
+            directions={"exact_match": True},
+            config={"task": name, "output_type": "generate_until"},
+            audit=audit,
         )
         for number, name in enumerate(tasks)
-    ]  # fmt: skip
+    }
     about = {"config": {"model": "scripted", "model_args": {}}, "facts": {"total_evaluation_time_seconds": "3600"}}
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / RESULTS, encode(replace(results_tree(results, [], {}, 0.01, interval), **about)))
+    write_json(folder / RESULTS, encode(Results(entries, **about)))
     size = {"size": scored + failed, "repeats": 1}
     noted = {"created": time.time(), "status": "complete", "tasks": dict.fromkeys(tasks, size)}
     write_json(folder / MANIFEST, {"format": FORMAT, "model": {"name": "scripted"}, **noted})

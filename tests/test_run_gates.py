@@ -13,7 +13,6 @@ import run_world
 from assay.cli import main
 from assay.comparison.absolute import RunNumbers
 from assay.comparison.compare import compare
-from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
@@ -21,6 +20,7 @@ from assay.errors import AssayError
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.report.comparison_text import gate_line
 from assay.report.table import markdown_table
+from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
 from assay.statistics.intervals import interval
@@ -464,8 +464,9 @@ def test_recovery_is_the_ratio_with_fiellers_interval(tmp_path: Path) -> None:
     means = np.mean(a), np.mean(b)
     roots = np.roots([means[0] ** 2 - square * cov[0, 0], -2 * (means[0] * means[1] - square * cov[0, 1]),
                       means[1] ** 2 - square * cov[1, 1]])  # fmt: skip
-    assert row.recovery == pytest.approx(means[1] / means[0])
-    assert (row.recovery_low, row.recovery_high) == pytest.approx(tuple(sorted(roots)), rel=1e-6)
+    assert row.recovery is not None
+    assert row.recovery.value == pytest.approx(means[1] / means[0])
+    assert row.recovery.interval == pytest.approx(tuple(sorted(roots)), rel=1e-6)
 
 
 def test_a_gate_about_recovery_is_one_about_the_share_of_the_baseline(world: Path) -> None:

@@ -11,17 +11,16 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from assay.cli import main
+from assay.evaluation.estimates import record
 from assay.report.index import FEW_RUNS, FORMAT, INDEX, MIN_RUNS, RunIndex
 from assay.results import Estimate as Number
-from assay.results import Row
+from assay.results import Results, Row, TaskEntry
 from assay.runs.folder import write_json
-from assay.runs.results import TaskResult, results_tree
 from assay.runs.results_json import encode
 from assay.score_keys import ScoreKey
 from assay.statistics.influence import Estimate
@@ -37,19 +36,24 @@ START = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
 def write_run(folder: Path, shares: dict[str, float], *, model: str = "m", day: int = 0, n: int = 100,
               metrics: tuple[str, ...] = ("acc", "loss")) -> None:  # fmt: skip
     """A finished run with these shares of right answers."""
-    results = []
+    tasks = {}
     for task, share in shares.items():
         row = Estimate(share, math.sqrt(share * (1 - share) / n), n, is_rate=True)
         rows = {ScoreKey("acc", "none"): row, ScoreKey("loss", "none"): Estimate(1 - share, 0.01, n)}
         rows = {key: each for key, each in rows.items() if key.metric in metrics}
         better = {"acc": True, "loss": False}
-        results.append(TaskResult(task, task, rows, n, n, n, {}, {}, n, 0, 1.0, better, {"task": task}, {}))
+        written = [
+            Row(task, key.metric, key.filter, record(number), higher_is_better=better[key.metric])
+            for key, number in rows.items()
+        ]
+        tasks[task] = TaskEntry(
+            task, task, written, n, n, original=n, directions=better, num_fewshot=0, version=1.0, config={"task": task}
+        )
     about = {"config": {"model": model, "model_args": {}}, "facts": {"total_evaluation_time_seconds": "1"}}
     folder.mkdir(parents=True, exist_ok=True)
-    tree = results_tree(results, [], {}, 0.01, interval)
-    write_json(folder / "results.json", encode(replace(tree, **about)))
-    tasks = {task: {"size": n, "repeats": 1, "source": f"data of {task}"} for task in shares}
-    noted = {"created": START + day * DAY, "status": "complete", "tasks": tasks, "model": {"name": model}}
+    write_json(folder / "results.json", encode(Results(tasks, **about)))
+    listed = {task: {"size": n, "repeats": 1, "source": f"data of {task}"} for task in shares}
+    noted = {"created": START + day * DAY, "status": "complete", "tasks": listed, "model": {"name": model}}
     write_json(folder / "manifest.json", {"format": 3, **noted})
     old = time.time() - 10
     for each in (*folder.iterdir(), folder):

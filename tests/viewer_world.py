@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -15,16 +14,16 @@ from urllib.request import Request, urlopen
 import httpx
 
 from assay import simple_evaluate
+from assay.evaluation.estimates import record
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
+from assay.redaction import redacted
+from assay.results import Results, Row, TaskEntry
 from assay.runs.folder import write_json
-from assay.runs.results import TaskResult, results_tree
 from assay.runs.results_json import encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.score_keys import ScoreKey
 from assay.statistics.influence import Estimate
-from assay.statistics.intervals import interval
 from assay.viewer.app import make_app
 
 SUMS, COLOURS = 60, 20
@@ -130,7 +129,7 @@ def write_runs(folder: Path) -> Path:
 
 def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
     """A run in which every text from outside attacks: documents, answers, names, reasons, settings."""
-    results = []
+    tasks = {}
     for name in names:
         writer = SampleWriter(folder / "samples", name)
         for number, text in enumerate(HOSTILE):
@@ -149,21 +148,49 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
             )
         writer.end()
         writer.place()
-        rows = {
-            ScoreKey("exact_match", "none"): Estimate(0.0, 0.0, 13, is_rate=True),
-            ScoreKey(name, name): Estimate(0.5, 0.1, 13),
-        }
+        bounds = (0.0, 1 / 14)  # of 13 wrong answers and one that failed
+        rows = [
+            Row(
+                name,
+                "exact_match",
+                "none",
+                record(Estimate(0.0, 0.0, 13, is_rate=True)),
+                failed=1,
+                is_incomplete=True,
+                higher_is_better=True,
+                failure_bounds=bounds,
+            ),
+            Row(
+                name,
+                name,
+                name,
+                record(Estimate(0.5, 0.1, 13)),
+                failed=1,
+                is_incomplete=True,
+                failure_bounds=(6.5 / 14, 7.5 / 14),
+            ),
+        ]
         settings = {"task": name, "description": name, "metadata": {"auth_token": SECRET}, "filter_list": [{"name": name}],
                     "graph_config": {"nodes": {name: {"node_type": name}}, "edges": [{"from": "START", "to": name}]}}  # fmt: skip
-        results.append(
-            TaskResult(
-                name, name, rows, 13, 14, 14, {name: 1}, {name: 2}, 14, 0, name, {"exact_match": True}, settings, {}
-            )
+        tasks[name] = TaskEntry(
+            name,
+            names[1],
+            rows,
+            14,
+            13,
+            1,
+            {name: 1},
+            is_incomplete=True,
+            original=14,
+            noticed={name: 2},
+            num_fewshot=0,
+            version=name,
+            directions={"exact_match": True},
+            config=redacted(settings, texts=False),
         )
     about = {"config": {"model": names[0], "model_args": {"model": names[1], "api_key": SECRET}}}
-    tree = results_tree(results, [], {names[2]: names[2]}, 0.01, interval)
-    tree = replace(tree, tasks={name: replace(task, alias=names[1]) for name, task in tree.tasks.items()})
-    write_json(folder / "results.json", encode(replace(tree, **about)))
+    results = Results(tasks, status="incomplete", broken={names[2]: names[2]}, **about)
+    write_json(folder / "results.json", encode(results))
     reported = {
         "command": ["assay", f"--model_args=api_key={SECRET}", names[0]],
         "environment": {"token": SECRET, names[0]: names[1]},

@@ -31,6 +31,8 @@ ABOVE: Mapping[str, bool] = {"above": True}
 """Marks the field that has the name which results.json has above it."""
 WITHIN: Mapping[str, bool] = {"within": True}
 """Marks a record whose fields results.json has among those around it."""
+UNWRITTEN: Mapping[str, bool] = {"unwritten": True}
+"""Marks a field that results.json has not."""
 EVERY_DOCUMENT_FAILED = "every document failed in this row"
 
 
@@ -60,6 +62,8 @@ class Estimate:
     """How many independent draws the documents are, where that is fewer than n."""
     named_values: Mapping[str, float] | None = None
     """Numbers by name, of an aggregation that returns several; `value` is None then."""
+    evidence: Any = field(default=None, compare=False, repr=False, metadata=UNWRITTEN)
+    """The number as statistics computes with it; None of one that was read from a file."""
 
     def __float__(self) -> float:
         return float("nan") if self.value is None else self.value

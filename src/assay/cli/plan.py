@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.cli.flags import add_catalog_options, add_table_options, task_manager
 from assay.cli.output import echo, echo_err, echo_json, echo_report_table, echo_wrapped
-from assay.comparison.planning import Aim, Planned, Unknown, may_be_rate, planned_from_runs, planned_from_tasks
+from assay.comparison.planning import Aim, Planned, may_be_rate, planned_from_runs, planned_from_tasks, unknown_task
 from assay.errors import ConfigError, Place, Problem, grouped, some
 from assay.number_text import NO_VALUE
 from assay.report.report_table import Cell, Column, CountCell, ReportTable, TableLine
@@ -198,7 +198,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
         keys = each.rows() or [ScoreKey(metric, "none") for metric in each.higher_is_better()]
         rates = [key for key in keys if may_be_rate(each.aggregation(key))]
         if rates:
-            tasks[each.task.name] = Unknown.of(rates, each.size, each.source or each.task.name, aim)
+            tasks[each.task.name] = unknown_task(each.task.name, rates, each.size, each.source or each.task.name, aim)
         else:
             unknown.append(each.task.name)
     if unknown:

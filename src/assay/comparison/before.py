@@ -8,7 +8,7 @@ from assay.comparison.absolute import refuse_beyond
 from assay.comparison.conditions import GATE, Gate, suggestion
 from assay.comparison.gates import selected
 from assay.comparison.packs import open_run
-from assay.comparison.planning import Aim, Unknown
+from assay.comparison.planning import Aim, unknown_task
 from assay.comparison.rows import PairedRow
 from assay.comparison.stopping import refuse_other_task
 from assay.comparison.verdicts import needs_baseline, parse_gates
@@ -76,7 +76,7 @@ def _rows(prepared: PreparedRun, tasks: Mapping[str, Runnable]) -> Iterator[Pair
         keys = task.rows()
         if keys is None:  # user code makes the scores: of the declared metrics
             keys = frozenset(ScoreKey(metric, "none") for metric in task.higher_is_better())
-        trial[name] = Unknown.of(keys, max(task.size, 1), task.source or name, Aim(mde=1.0))
+        trial[name] = unknown_task(name, keys, max(task.size, 1), task.source or name, Aim(mde=1.0))
         for key in keys:
             yield PairedRow("task", name, name, key, 0, task.higher_is_better().get(key.metric), None, None)
     for name, numbers in group_numbers(bottom_up(prepared.groups), trial).items():

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import orjson
 
-from assay.comparison.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
 from assay.comparison.conditions import Gate, parse_gate
 from assay.comparison.contrasts import ComparedTask
 from assay.comparison.gates import GateEvidence, Measured, decide, measure
@@ -37,6 +36,7 @@ from assay.comparison.rows import (
 )
 from assay.errors import ConfigError, Place, Problem
 from assay.records import AnyJSON, JSONObject
+from assay.runs.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample
@@ -165,10 +165,7 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> tuple
 
 def _row(row: PairedRow, number: int, options: CompareOptions, has_same_answers: bool) -> ComparedRow:
     compared = compared_row(row, number, options.level, options.power, has_same_answers)
-    ratio = recovery_of(row, options.level) if options.recovery else None
-    if ratio is None:
-        return compared
-    return replace(compared, recovery=ratio.value, recovery_low=ratio.low, recovery_high=ratio.high)
+    return replace(compared, recovery=recovery_of(row, options.level)) if options.recovery else compared
 
 
 def _same_answers(row: PairedRow, tasks: Sequence[PairedTask]) -> bool:
@@ -179,7 +176,11 @@ def _same_answers(row: PairedRow, tasks: Sequence[PairedTask]) -> bool:
 
 def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
     """Correct each task's p for the number of tests in all comparisons with the first run, and set the verdicts."""
-    tested = [(place, row.p) for place, row in enumerate(rows) if row.kind == "task" and row.p is not None]
+    tested = [
+        (place, row.difference.p)
+        for place, row in enumerate(rows)
+        if row.kind == "task" and row.difference.p is not None
+    ]
     corrected = dict(zip((place for place, _ in tested), holm([p for _, p in tested]), strict=True))
     with_p = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
     return [replace(row, verdict=row.outcome(alpha)) for row in with_p]

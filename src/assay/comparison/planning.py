@@ -16,6 +16,8 @@ from assay.comparison.rows import PairedRow, compared_members, paired_rows
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
+from assay.results import Estimate as EstimateRecord
+from assay.results import Row, TaskEntry
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey, spellings
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, known_aggregation
@@ -95,27 +97,18 @@ def may_be_rate(aggregation: AggregationOrFunction | None) -> bool:
     return isinstance(known, Aggregation) and known.name == "mean" and known.bounds in (None, (0.0, 1.0))
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A task of which nothing is known but how many documents it has: its numbers are rates of one half."""
-
-    rows: Mapping[ScoreKey, Estimate]
-    scored: int
-
-    @classmethod
-    def of(cls, keys: Iterable[ScoreKey], size: int, source: str, aim: Aim) -> "Unknown":
-        variance = assumed(aim).documents / size
-        rows = {
-            key: Estimate(0.5, math.sqrt(variance), size, parts={Influence(source, range(size), None, variance): 1.0})
-            for key in keys
-        }
-        return cls(rows, size)
-
-    def has_lost(self, metric: str | None) -> bool:  # noqa: ARG002  # nothing has been asked yet
-        return False
+def unknown_task(name: str, keys: Iterable[ScoreKey], size: int, source: str, aim: Aim) -> TaskEntry:
+    """The results of a task of which nothing is known but how many documents it has: its numbers are rates of one half."""
+    variance = assumed(aim).documents / size
+    rows = []
+    for key in keys:
+        parts = {Influence(source, range(size), None, variance): 1.0}
+        number = Estimate(0.5, math.sqrt(variance), size, parts=parts)
+        rows.append(Row(name, key.metric, key.filter, EstimateRecord(0.5, number.stderr, n=size, evidence=number)))
+    return TaskEntry(name, name, rows, documents=size, scored=size)
 
 
-def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[TaskT]], aim: Aim) -> list[Planned]:
+def planned_from_tasks(tasks: Mapping[str, TaskEntry], groups: Iterable[Group[TaskT]], aim: Aim) -> list[Planned]:
     """Plan groups and tasks without earlier runs. A group's number is computed as in a run: by size or with equal weights,
     and with errors that add up where tasks share documents. One without a number or an error is skipped."""
     ordered = bottom_up(groups)

@@ -11,7 +11,7 @@ from assay.comparison.conditions import Gate, Plain, parse_gate
 from assay.comparison.gates import ENDED
 from assay.comparison.packs import open_run
 from assay.comparison.pairing import PROMPT_OPTIONS, task_scores
-from assay.comparison.planning import Aim, Unknown
+from assay.comparison.planning import Aim, unknown_task
 from assay.config.run import identity_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.evaluation.estimates import shares
@@ -264,7 +264,7 @@ def _of_group(
 ) -> dict[str, Member]:
     """The weights of tasks in a group's mean, from a trial in which every task scores one half."""
     trial = {
-        name: Unknown.of(task.rows() or (), max(task.size, 1), task.source or name, Aim(mde=1.0))
+        name: unknown_task(name, task.rows() or (), max(task.size, 1), task.source or name, Aim(mde=1.0))
         for name, task in tasks.items()
     }
     numbers = group_numbers(groups, trial)[group.name]

@@ -19,17 +19,17 @@ from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.dialect import OURS
 from assay.errors import AssayError, ConfigError, Place, Problem
-from assay.evaluation.estimates import group_result, row_details
+from assay.evaluation.estimates import group_entry, put_together, with_failures, with_members, with_rows
 from assay.evaluation.manifest import RUN_KEYS
 from assay.groups.checks import MemberAnswers, group_problems, ready_group
 from assay.groups.group import Group
 from assay.groups.manager import GroupManager
-from assay.groups.results import bottom_up, group_numbers
+from assay.groups.results import bottom_up, estimates_of, group_numbers
 from assay.records import AnyJSON, Function, JSONDict, JSONObject
 from assay.redaction import redacted
-from assay.results import Results
+from assay.results import GroupEntry, Results, TaskEntry
 from assay.runs.folder import RunFolder, environment, open_run
-from assay.runs.results import GroupResult, TaskResult, results_tree
+from assay.runs.results import plain
 from assay.runs.results_json import decode, encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
@@ -38,7 +38,6 @@ from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import BOUNDS, AggregationOrFunction, within
 from assay.statistics.board import Board
 from assay.statistics.influence import Estimate, Influence
-from assay.statistics.intervals import interval
 from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.task import Task
 
@@ -196,12 +195,11 @@ def _settings(config: JSONObject) -> JSONObject:
 
 def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> Results:
     written = [_write_task(task, into.folder / "samples") for run in runs for task in run.tasks]
-    folder.manifest["tasks"] = {each.result.name: each.facts for each in written}
-    results_by_task = {each.result.name: each.result for each in written}
-    reported = _reported_groups(runs, results_by_task)
-    groups = [*reported, *groups_over_imports(into.groups, results_by_task, reported)]
+    folder.manifest["tasks"] = {task.entry.name: task.facts for task in written}
+    tasks = {task.entry.name: task.entry for task in written}
+    groups = groups_over_imports(into.groups, tasks, _reported_groups(runs, tasks))
     ended = {task.name: task.ended for run in runs for task in run.tasks if task.ended}
-    results = results_tree(list(results_by_task.values()), groups, {}, MAX_FAILED, interval, ended)
+    results = put_together(tasks, groups, {})
     results = replace(
         results,
         status="incomplete" if ended else results.status,
@@ -229,14 +227,14 @@ def _content(path: Path) -> str:
 
 
 class WrittenTask(NamedTuple):
-    """A written task: its result, and its entry in the manifest."""
+    """A written task: its results, and its entry in the manifest."""
 
-    result: TaskResult
+    entry: TaskEntry
     facts: Mapping[str, Any]
 
 
 def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
-    """Write the samples of a task; returns its result."""
+    """Write the samples of a task; returns its results. A task that ended early is incomplete, even with samples."""
     board, audit, data = Board(), Audit(), hashlib.sha256()
     counts: Counter[ScoreKey] = Counter()
     writer = SampleWriter(folder, task.name)
@@ -254,28 +252,26 @@ def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
     source = task.source or data.hexdigest()[:32]
     rows = board.estimates(_aggregation, bootstrap_iters=1, source=source)
     original = task.original if task.original is not None else board.documents
-    result = TaskResult(
+    size = max(task.expected, board.documents)
+    entry = TaskEntry(
         name=task.name,
         alias=task.alias or task.name,
-        rows=_with_reported(rows, counts, task),
         scored=max(counts.values(), default=0),
-        documents=board.documents,
-        expected=max(task.expected, board.documents),
-        failed=board.failed,
-        failures=board.failures({}),
-        noticed={},
+        is_incomplete=bool(task.ended),
+        not_asked=size - board.documents,
         original=original,
+        audit=audit.by_flag(),
+        directions=dict(task.higher_is_better),
         num_fewshot=task.num_fewshot,
         version=task.version,
-        higher_is_better=task.higher_is_better,
-        config=task.config,
-        audit=audit.by_flag(),
-        details=row_details(board, _aggregation, rows),
+        config=redacted(plain(task.config), texts=False),
     )
+    entry = with_failures(entry, board, MAX_FAILED)
+    numbers = _with_reported(rows, counts, task)
     return WrittenTask(
-        result,
+        with_rows(entry, board, numbers, board.failures({}), _aggregation, MAX_FAILED),
         {
-            "size": result.expected,
+            "size": size,
             "original": original,
             "repeats": task.repeats,
             "num_fewshot": task.num_fewshot,
@@ -327,31 +323,35 @@ def _reported_estimate(reported: ReportedValue, n: int, source: str) -> Estimate
     return Estimate(reported.value, reported.stderr, n, reason, parts=parts)
 
 
-def _reported_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskResult]) -> list[GroupResult]:
-    members = {group.name: group.members for run in runs for group in run.groups}
-    return [_reported_group(group, _below(group.name, members), tasks) for run in runs for group in run.groups]
+def _reported_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskEntry]) -> dict[str, GroupEntry]:
+    """The results of groups as their sources report them."""
+    reported = [group for run in runs for group in run.groups]
+    members = {group.name: group.members for group in reported}
+    entries: dict[str, GroupEntry] = {}
+    for group in reported:
+        below = _below(group.name, members)
+        entry = GroupEntry(
+            name=group.name,
+            alias=group.alias or group.name,
+            members=list(group.members),
+            size=group.size,
+            directions=dict(group.higher_is_better),
+            version=group.version,
+        )
+        entries[group.name] = with_members(entry, _reported_rows(group, below, tasks) or None, below, tasks, entries)
+    return entries
 
 
-def _reported_group(group: ImportedGroup, below: Sequence[str], tasks: Mapping[str, TaskResult]) -> GroupResult:
+def _reported_rows(
+    group: ImportedGroup, below: Sequence[str], tasks: Mapping[str, TaskEntry]
+) -> dict[ScoreKey, Estimate]:
     rows = {}
     for row, reported in group.reported.items():
-        own = _members_rows(row, [tasks[name].rows for name in below if name in tasks])
+        own = _members_rows(row, [estimates_of(tasks[name]) for name in below if name in tasks])
         n = reported.n if reported.n is not None else _counted(reported.value, own)
         is_rate = bool(own) and n == sum(each.n for each in own) and all(each.is_rate for each in own)
         rows[row] = _reported_estimate(reported, n, group.name).but(tasks=max(len(own), 1), is_rate=is_rate)
-    return GroupResult(
-        name=group.name,
-        alias=group.alias or group.name,
-        members=group.members,
-        tasks=below,
-        rows=rows or None,
-        size=group.size,
-        version=group.version,
-        metadata={},
-        skipped={},
-        higher_is_better=group.higher_is_better,
-        shares={},
-    )
+    return rows
 
 
 def _members_rows(row: ScoreKey, tasks: Sequence[Mapping[ScoreKey, Estimate]]) -> list[Estimate]:
@@ -412,21 +412,21 @@ def _run_facts(runs: Sequence[ImportedRun]) -> JSONDict:
 
 
 def groups_over_imports(
-    files: Sequence[Path], tasks: Mapping[str, TaskResult], reported: Sequence[GroupResult] = ()
-) -> list[GroupResult]:
-    """Compute the groups of YAML files from the numbers of their members; nested ones come first.
+    files: Sequence[Path], tasks: Mapping[str, TaskEntry], reported: Mapping[str, GroupEntry]
+) -> dict[str, GroupEntry]:
+    """Add the groups of YAML files, computed from the numbers of their members; nested ones come first.
 
     Members are tasks, or groups that were `reported`, whose own numbers stay unchanged.
     """
     if not files:
-        return []
+        return dict(reported)
     manager: GroupManager[Task] = GroupManager()
-    known = {each.name: GroupConfig(group=each.name, task=tuple(each.members)) for each in reported}
-    for result in tasks.values():
-        manager.register_task(Task(TaskConfig(task=result.name, task_alias=result.alias), name=result.name))
+    known = {each.name: GroupConfig(group=each.name, task=tuple(each.members)) for each in reported.values()}
+    for task in tasks.values():
+        manager.register_task(Task(TaskConfig(task=task.name, task_alias=task.alias), name=task.name))
     manager.build_hierarchy({**known, **dict(_read_group_file(file, known) for file in files)})
     ordered = [group for group in bottom_up(manager.groups.values()) if group.name not in known]
-    answers = {name: MemberAnswers(frozenset(result.rows), {}) for name, result in tasks.items()}
+    answers = {name: MemberAnswers(frozenset(estimates_of(task)), {}) for name, task in tasks.items()}
     problems: list[Problem] = []
     for group in ordered:
         wrong = group_problems(group, _refuse_function, answers)
@@ -437,7 +437,10 @@ def groups_over_imports(
     if problems:
         raise ConfigError(problems)
     numbers = group_numbers(ordered, tasks)
-    return [group_result(group, tasks, numbers[group.name]) for group in ordered]
+    groups = dict(reported)
+    for group in ordered:
+        groups[group.name] = group_entry(group, numbers[group.name], tasks, groups)
+    return groups
 
 
 def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]:
@@ -467,10 +470,10 @@ def _refuse_function(function: Function) -> AnyJSON:
     raise ConfigError([Problem(function.place, what, fix)])
 
 
-def _directions(group: Group[Any], tasks: Mapping[str, TaskResult]) -> dict[str, bool | None]:
+def _directions(group: Group[Any], tasks: Mapping[str, TaskEntry]) -> dict[str, bool | None]:
     """By metric whether more is better, where the members agree."""
     directions: dict[str, bool | None] = {}
     for task in group.get_all_tasks():
-        for metric, better in tasks[task.name].higher_is_better.items():
+        for metric, better in tasks[task.name].directions.items():
             directions[metric] = better if directions.get(metric, better) == better else None
     return directions

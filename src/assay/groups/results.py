@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupRules
 from assay.errors import some
@@ -12,22 +12,27 @@ from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, documents_of, failed_row, member_names, written_rows
 from assay.records import UserValue, number
+from assay.results import TaskEntry
 from assay.score_keys import STDERR, ScoreKey, filter_name_problem, metric_name_problem
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import noted
 from assay.user_code import is_overridden
 
 
-class MemberResult(Protocol):
-    """The part of a task's result that a group needs."""
+def estimates_of(task: TaskEntry) -> dict[ScoreKey, Estimate]:
+    """The numbers of a task by row; a row in which every document failed has none."""
+    return {row.key: row.estimate.evidence for row in task.rows if not row.is_lost}
 
-    @property
-    def rows(self) -> Mapping[ScoreKey, Estimate]: ...
-    @property
-    def scored(self) -> int: ...
-    def has_lost(self, metric: str | None) -> bool:
-        """Whether it lacks a score of this metric because documents failed or were not asked; None: has no score at all."""
-        ...
+
+def has_lost(task: TaskEntry, metric: str | None) -> bool:
+    """Whether a task lacks an expected score of this metric because documents failed or were not asked, or because its number
+    has no value; None: no score at all."""
+    own = [row for row in task.rows if row.metric == metric and not row.is_lost]
+    if own and all(row.lacks_number for row in own):
+        return True
+    if not task.failed and not task.not_asked:
+        return False
+    return not task.scored or (metric in task.directions and not own)
 
 
 def bottom_up(groups: Iterable[Group[TaskT]]) -> list[Group[TaskT]]:
@@ -47,11 +52,11 @@ def bottom_up(groups: Iterable[Group[TaskT]]) -> list[Group[TaskT]]:
 
 
 def group_numbers(
-    groups: Sequence[Group[TaskT]], tasks: Mapping[str, MemberResult]
+    groups: Sequence[Group[TaskT]], tasks: Mapping[str, TaskEntry]
 ) -> dict[str, dict[ScoreKey, Estimate]]:
     """The numbers of groups, which come with members first; by the group's name."""
     known: dict[str, Mapping[str, float]] = {
-        name: {**written_rows(task.rows), SAMPLES: task.scored} for name, task in tasks.items()
+        name: {**written_rows(estimates_of(task)), SAMPLES: task.scored} for name, task in tasks.items()
     }
     numbers: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
@@ -124,12 +129,12 @@ def _as_estimate(value: UserValue) -> Estimate:
 
 
 def withheld(
-    group: Group[TaskT], numbers: Mapping[ScoreKey, Estimate], tasks: Mapping[str, MemberResult]
+    group: Group[TaskT], numbers: Mapping[ScoreKey, Estimate], tasks: Mapping[str, TaskEntry]
 ) -> dict[ScoreKey, Estimate]:
     """A group's numbers; those to which a task was to contribute that was not run, or has no score, without a value."""
     kept = dict(numbers)
     for row, metric, names in _rows(group, numbers):
-        lost = [name for name in names if name not in tasks or tasks[name].has_lost(metric)]
+        lost = [name for name in names if name not in tasks or has_lost(tasks[name], metric)]
         for key in [key for key in numbers if key.metric == row] or [ScoreKey(row, NONE)]:
             number = numbers.get(key)
             if lost and (number is None or not math.isnan(number)):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from assay.comparison.comparison import ComparedRow, Comparison
 from assay.number_text import format_decimal, format_interval, format_p, format_signed
 from assay.report.reading import ResultLine, RunSummary
 from assay.report.table import is_logarithmic, markdown_table, shown_value
 from assay.report.terminal import TableView, fitted_table, wrap
 from assay.results import Row
+from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.run import RUNNING, Run
 from assay.safe_text import shorten, visible
 from assay.score_keys import shown_filter
@@ -158,7 +158,8 @@ def table_of_comparison(comparison: Comparison) -> TextTable:
 
 
 def _compared_cells(row: ComparedRow) -> tuple[str, ...]:
-    ends = f"{format_signed(row.interval[0])} … {format_signed(row.interval[1])}" if row.interval is not None else ""
+    change = row.difference
+    ends = f"{format_signed(change.low)} … {format_signed(change.high)}" if change.interval is not None else ""
     verdict = f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
-    return (_metric(row, row.kind == "group"), format_decimal(row.a), format_decimal(row.b), format_signed(row.difference), ends,
-            format_p(row.p_holm), f"{row.n:,}", verdict)  # fmt: skip
+    return (_metric(row, row.kind == "group"), format_decimal(row.a), format_decimal(row.b), format_signed(change.value), ends,
+            format_p(row.p_holm), f"{change.n:,}", verdict)  # fmt: skip
