@@ -18,11 +18,10 @@ from assay.report.terminal import TOGETHER, TableView
 from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
 from assay.runs.results import failure_lines
 from assay.runs.results_json import encode
+from assay.runs.run import SETTINGS
 from assay.score_keys import ScoreKey, shown_filter
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
-
-SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
 MOST_COLUMNS = 4
 """Checkpoints that are columns of their table."""

@@ -9,12 +9,12 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.number_text import format_decimal, format_interval, format_p, format_signed
-from assay.report.reading import ResultLine, RunSummary
 from assay.report.table import is_logarithmic, markdown_table, shown_value
 from assay.report.terminal import TableView, fitted_table, wrap
 from assay.results import Row
 from assay.runs.comparison import ComparedRow, Comparison
-from assay.runs.run import RUNNING, Run
+from assay.runs.lines import ResultLine
+from assay.runs.run import Run
 from assay.safe_text import shorten, visible
 from assay.score_keys import shown_filter
 
@@ -94,13 +94,12 @@ def _side(column: str) -> str:
 
 def table_of_run(run: Run) -> TextTable:
     """The results of a run: groups with their members below them, then the other tasks."""
-    reading = RunSummary(run.path, run=run)
-    title = f"{reading.name}: {reading.model}, {reading.status}"
-    if reading.status == RUNNING or reading.results.is_empty:
-        rows = [TableRow((line.alias, f"{line.done or 0:,}", f"{line.documents or 0:,}")) for line in reading.lines]
-        return _shortened(title, ("Task", "answered", "documents"), rows, [reading.problem] if reading.problem else [])
+    title = f"{run.name}: {run.model}, {run.status}"
+    if run.results.is_empty:
+        rows = [TableRow((line.alias, f"{line.done or 0:,}", f"{line.documents or 0:,}")) for line in run.lines]
+        return _shortened(title, ("Task", "answered", "documents"), rows, [run.problem] if run.problem else [])
     header = ("Task", "Metric", "Value", "95 %", "n", "failed")
-    return _shortened(title, header, [row for line in reading.lines for row in _result_rows(line)], reading.remarks)
+    return _shortened(title, header, [row for line in run.lines for row in _result_rows(line)], run.remarks)
 
 
 def _shortened(title: str, header: Sequence[str], rows: list[TableRow], notes: Sequence[str]) -> TextTable:

@@ -24,15 +24,16 @@ from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, 
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
-from assay.report.reading import ResultLine
 from assay.report.table import format_value, is_logarithmic
 from assay.results import Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
+from assay.runs.lines import ResultLine
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, visible
 from assay.score_keys import ScoreKey
+from assay.tasks.audit import audit_counts
 from assay.version import __version__
 
 PAGE_STYLE = """\
@@ -69,7 +70,7 @@ def as_html(report: RunsReport) -> str:
         report=report,
         style=Markup(style),  # our own, and what the policy allows
         policy=policy,
-        title=", ".join(part.reading.name for part in report.runs),
+        title=", ".join(part.run.name for part in report.runs),
         version=__version__,
     )
     return text
@@ -102,6 +103,7 @@ def _template() -> Template:
         "card_rows": card_rows,
         "forest": differences_plot,
         "arrow": arrow,
+        "audit_counts": audit_counts,
     }
     return environment.from_string(files("assay.report").joinpath("page.html.jinja").read_text("utf-8"))
 
@@ -213,9 +215,9 @@ def as_csv(report: RunsReport) -> str:
     """Every result of every run, one row each; of later runs with the difference to the first. Notes, for which it has no
     place, are logged."""
     lost = [
-        f"{part.reading.name}: the samples of {each!r} are missing"
+        f"{part.run.name}: the samples of {each!r} are missing"
         for part in report.runs
-        for each in part.reading.run.lost_samples
+        for each in part.run.lost_samples
     ]
     for note in (*report.notes, *lost):
         logging.getLogger("assay").warning("%s", note)
@@ -228,11 +230,11 @@ def as_csv(report: RunsReport) -> str:
         else {}
     )
     for run, part in enumerate(report.runs):
-        for line, number in _line_numbers(part.reading.lines):
+        for line, number in _line_numbers(part.run.lines):
             row = compared.get((run, line.name, number.metric, number.filter))
             about = (
-                part.reading.name,
-                part.reading.model,
+                part.run.name,
+                part.run.model,
                 "group" if line.is_group else "task",
                 "/".join(line.path),
                 line.name,
@@ -314,14 +316,14 @@ def _comparison_row(row: ComparedRow) -> tuple[str, ...]:
 
 
 def _run(part: RunPart) -> Iterator[str]:
-    reading = part.reading
-    yield f"## {markdown_text(reading.name)}"
-    about = f"{reading.model}, {reading.status}, {reading.head.n:,} documents, {reading.head.failed:,} failed"
+    run = part.run
+    yield f"## {markdown_text(run.name)}"
+    about = f"{run.model}, {run.status}, {run.scored:,} documents, {run.failed:,} failed"
     yield markdown_text(about)
-    yield _table(("Task or group", "Metric", "Value", "95 %", "n", "failed"), [*_rows(reading.lines)])
-    counts = [f"{kind} {count:,}" for kind, count in reading.audit.items() if count]
+    yield _table(("Task or group", "Metric", "Value", "95 %", "n", "failed"), [*_rows(run.lines)])
+    counts = [f"{kind} {count:,}" for kind, count in audit_counts(run.results).items() if count]
     yield markdown_text("Audit: " + (", ".join(counts) if counts else "nothing"))
-    yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in reading.remarks)
+    yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in run.remarks)
     for task_slices in part.slices:
         rows = [
             (
@@ -397,14 +399,14 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _run_json(part: RunPart) -> JSONObject:
-    reading = part.reading
+    run = part.run
     return {
-        "name": reading.name,
-        "model": reading.model,
-        "status": reading.status,
-        "audit": reading.audit,
-        "troubles": reading.remarks,
-        "lines": [_line_json(line) for line in reading.lines],
+        "name": run.name,
+        "model": run.model,
+        "status": run.status,
+        "audit": audit_counts(run.results),
+        "troubles": run.remarks,
+        "lines": [_line_json(line) for line in run.lines],
         "slices": [
             {
                 "task": each.task,
@@ -440,7 +442,7 @@ def _run_json(part: RunPart) -> JSONObject:
              "high": each.number.high, "n": each.number.n, "meaning": each.meaning}
             for each in part.card
         ],
-        "provenance": reading.provenance,
+        "provenance": run.provenance,
     }  # fmt: skip
 
 

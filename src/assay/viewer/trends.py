@@ -11,7 +11,7 @@ from assay.number_text import format_short
 from assay.records import JSONDict
 from assay.report.charts import Chart, Panel, Point, Series, draw
 from assay.report.drawing import Drawing
-from assay.report.index import RunEntry
+from assay.report.index import IndexedRun
 from assay.report.pictures import date_ticks
 from assay.results import Row
 from assay.score_keys import ScoreKey
@@ -55,7 +55,7 @@ def _finite(row: Row | None) -> bool:
     return row is not None and row.estimate.value is not None and math.isfinite(row.estimate.value)
 
 
-def final_runs(matrix: Matrix) -> list[RunEntry]:
+def final_runs(matrix: Matrix) -> list[IndexedRun]:
     """The runs that charts draw: not those in progress, whose numbers are provisional."""
     return [each for each in matrix.entries if each.name not in matrix.running]
 
@@ -67,7 +67,7 @@ def trend(library: RunLibrary, query: QueryParams) -> Shown:
     entries = [each for each in final_runs(matrix) if key is not None and _finite(matrix.cell(each.name, key))]
     steps = {each.step for each in entries}
     by_step = query.get("over") == "step" or (query.get("over") != "date" and None not in steps and len(steps) > 1)
-    placed = [(each.step if by_step else each.head.created, each) for each in entries]
+    placed = [(each.step if by_step else each.created, each) for each in entries]
     records = [
         _trend_record(at, each, key, matrix.column(key)[each.name]) for at, each in placed if at is not None and key
     ]
@@ -84,12 +84,12 @@ def _row_text(query: QueryParams) -> str:
     return TaskKey(task, *key).text
 
 
-def _trend_record(at: float, entry: RunEntry, key: TaskKey, row: Row) -> JSONDict:
+def _trend_record(at: float, entry: IndexedRun, key: TaskKey, row: Row) -> JSONDict:
     values = (
         entry.name,
-        entry.head.model,
+        entry.model,
         at,
-        entry.head.created,
+        entry.created,
         entry.step,
         *key,
         row.estimate.value,
@@ -145,8 +145,8 @@ def scatter(library: RunLibrary, query: QueryParams) -> Shown:
         if x is not None and y is not None and _finite(x) and _finite(y):
             values = (
                 entry.name,
-                entry.head.model,
-                entry.head.created,
+                entry.model,
+                entry.created,
                 entry.step,
                 x.estimate.value,
                 x.estimate.low,
