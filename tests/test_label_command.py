@@ -169,13 +169,13 @@ def test_a_comparison_and_its_gates_use_corrected_values(folder: Path, tmp_path:
     rows = {row.metric: row for row in compared.rows}
     people = rows["llm_judge_corrected"]
     assert (people.a, people.b) == pytest.approx((40 / 60, 54 / 60))
-    assert people.difference == pytest.approx(14 / 60)
-    assert rows["llm_judge"].difference == pytest.approx(54 / 60 - 50 / 60)
-    assert people.interval is not None
-    assert people.interval[0] < 14 / 60 < people.interval[1]
+    assert people.difference.value == pytest.approx(14 / 60)
+    assert rows["llm_judge"].difference.value == pytest.approx(54 / 60 - 50 / 60)
+    assert people.difference.interval is not None
+    assert people.difference.interval[0] < 14 / 60 < people.difference.interval[1]
     assert (people.wins, people.losses) == (None, None)  # a document has no score of such a row
     bounds = {each.metric: each.bound for each in compared.verdicts}
-    assert bounds["llm_judge_corrected"] == pytest.approx(people.interval[0], abs=0.05)
+    assert bounds["llm_judge_corrected"] == pytest.approx(people.difference.interval[0], abs=0.05)
 
 
 def test_the_commands_of_the_page_about_judges_run_as_written(

@@ -464,8 +464,9 @@ def test_recovery_is_the_ratio_with_fiellers_interval(tmp_path: Path) -> None:
     means = np.mean(a), np.mean(b)
     roots = np.roots([means[0] ** 2 - square * cov[0, 0], -2 * (means[0] * means[1] - square * cov[0, 1]),
                       means[1] ** 2 - square * cov[1, 1]])  # fmt: skip
-    assert row.recovery == pytest.approx(means[1] / means[0])
-    assert (row.recovery_low, row.recovery_high) == pytest.approx(tuple(sorted(roots)), rel=1e-6)
+    assert row.recovery is not None
+    assert row.recovery.value == pytest.approx(means[1] / means[0])
+    assert row.recovery.interval == pytest.approx(tuple(sorted(roots)), rel=1e-6)
 
 
 def test_a_gate_about_recovery_is_one_about_the_share_of_the_baseline(world: Path) -> None:

@@ -115,9 +115,7 @@ def test_a_run_counts_over_its_entry_in_the_index(runs: Path) -> None:
     assert "new" in entries and entries["group/renamed"].headline.estimate.value == 0.08
     assert "not JSON" in entries["group/run-06"].problem
     again = RunIndex(runs).refresh()
-    assert {name: each.headline for name, each in again.items()} == {
-        n: each.headline for n, each in entries.items()
-    }
+    assert {name: each.headline for name, each in again.items()} == {n: each.headline for n, each in entries.items()}
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,8 @@ def table_of_comparison(comparison: Comparison) -> TextTable:
 
 
 def _compared_cells(row: ComparedRow) -> tuple[str, ...]:
-    ends = f"{format_signed(row.interval[0])} … {format_signed(row.interval[1])}" if row.interval is not None else ""
+    change = row.difference
+    ends = f"{format_signed(change.low)} … {format_signed(change.high)}" if change.interval is not None else ""
     verdict = f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
-    return (_metric(row, row.kind == "group"), format_decimal(row.a), format_decimal(row.b), format_signed(row.difference), ends,
-            format_p(row.p_holm), f"{row.n:,}", verdict)  # fmt: skip
+    return (_metric(row, row.kind == "group"), format_decimal(row.a), format_decimal(row.b), format_signed(change.value), ends,
+            format_p(row.p_holm), f"{change.n:,}", verdict)  # fmt: skip

@@ -21,6 +21,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p
 from assay.records import JSONDict, JSONObject
 from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
+from assay.report.comparison_text import row_json
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
@@ -159,10 +160,10 @@ def card_rows(card: Sequence[CardEntry]) -> list[tuple[str, ...]]:
 
 def differences_plot(comparison: Comparison, run: int) -> Markup:
     """The differences of all tasks and groups to the first run, on their first metric that is not lower-is-better."""
-    rows = [
-        row for row in first_metric_rows(comparison, run) if row.difference is not None and row.interval is not None
-    ]
-    panel = forest_panel(rows, comparison.level, lambda row: row.alias or row.name, lambda row: f"n {row.n:,}")
+    rows = [row for row in first_metric_rows(comparison, run) if row.difference.interval is not None]
+    panel = forest_panel(
+        rows, comparison.level, lambda row: row.alias or row.name, lambda row: f"n {row.difference.n:,}"
+    )
     return _svg(draw_differences(comparison, panel, run)) if rows else Markup("")
 
 
@@ -205,10 +206,14 @@ def as_json(report: RunsReport) -> str:
     """The report as JSON."""
     content = {
         "runs": [_run_json(part) for part in report.runs],
-        "comparison": asdict(report.comparison) if report.comparison is not None else None,
+        "comparison": _comparison_json(report.comparison) if report.comparison is not None else None,
         "notes": list(report.notes),
     }
     return orjson.dumps(content, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode() + "\n"
+
+
+def _comparison_json(comparison: Comparison) -> JSONDict:
+    return {**asdict(replace(comparison, rows=())), "rows": [row_json(row) for row in comparison.rows]}
 
 
 def as_csv(report: RunsReport) -> str:
@@ -260,7 +265,7 @@ def _failed_count(line: ResultLine, number: Row) -> int:
 def _difference(row: ComparedRow | None) -> tuple[float | None, ...]:
     if row is None:
         return (None, None, None, None)
-    return (row.difference, *(row.interval or (None, None)), row.p)
+    return (row.difference.value, row.difference.low, row.difference.high, row.difference.p)
 
 
 def _line_numbers(lines: Sequence[ResultLine]) -> Iterator[tuple[ResultLine, Row]]:
@@ -296,8 +301,9 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 
 def _comparison_row(row: ComparedRow) -> tuple[str, ...]:
     mark = {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, "")
-    difference = "–" if row.difference is None else f"{row.difference:+.4f}"
-    interval = f"{row.interval[0]:+.3f} … {row.interval[1]:+.3f}" if row.interval is not None else ""
+    number = row.difference
+    difference = "–" if number.value is None else f"{number.value:+.4f}"
+    interval = f"{number.low:+.3f} … {number.high:+.3f}" if number.interval is not None else ""
     corrected = format_p(row.p_holm) if row.kind == "task" else ""
     name = _indented(row.alias or row.name, row.depth)
     metric = markdown_text(row.metric + ("" if row.filter == "none" else f" ({row.filter})"))
@@ -309,9 +315,9 @@ def _comparison_row(row: ComparedRow) -> tuple[str, ...]:
         format_decimal(row.b),
         difference,
         interval,
-        format_p(row.p),
+        format_p(number.p),
         corrected,
-        str(row.n),
+        str(number.n),
     )
 
 
