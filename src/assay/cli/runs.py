@@ -18,7 +18,7 @@ from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
 from assay.runs.notes import read_notes, write_notes
-from assay.runs.run import RUNNING, Run, holds_run, runs_in
+from assay.runs.run import Run, holds_run, runs_in
 from assay.runs.storage import HEADS, is_url, local_folder, push
 
 
@@ -120,7 +120,7 @@ def _row(run: IndexedRun) -> tuple[str, ...]:
 
 def _show(path: Path) -> int:
     opened = Run.open(path)
-    if opened.status == RUNNING or opened.results.is_empty:
+    if opened.results.is_empty:
         echo(f"{path}: {opened.status}; no results yet")
         return 0
     echo_wrapped(table_heading(opened.results))
