@@ -125,13 +125,10 @@ class LiveProgress:
         """Seconds for which the model has been unreachable."""
         return json_number(self.record.get("waiting"))
 
-    def lines(self, sizes: Mapping[str, int], done: Mapping[str, int]) -> list[ResultLine]:
+    def lines(self, sizes: Mapping[str, int]) -> list[ResultLine]:
         """Groups with their members below them, then ungrouped tasks; without a record, the tasks alone."""
         if not self.tasks:
-            return [
-                ResultLine((task,), task, False, (), None, "", size, done=done.get(task, 0))
-                for task, size in sizes.items()
-            ]
+            return [ResultLine((task,), task, False, (), None, "", size, done=0) for task, size in sizes.items()]
         members = {
             str(name): [str(each) for each in inside]
             for name, inside in mapping(self.record.get("groups")).items()
