@@ -10,6 +10,7 @@ from assay.cli.flags import add_table_options
 from assay.cli.output import echo, echo_columns, echo_err, echo_tables, echo_wrapped
 from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.number_text import format_decimal
 from assay.redaction import redacted_text
 from assay.report.index import MIN_RUNS, RunEntry, RunIndex
 from assay.report.reading import RunHeadline, RunSummary
@@ -112,7 +113,7 @@ def _row(head: RunHeadline) -> tuple[str, ...]:
     tasks = head.tasks[0] + (f" and {len(head.tasks) - 1} more" if len(head.tasks) > 1 else "") if head.tasks else ""
     number = head.headline
     shown = (
-        f"{number.metric} {number.estimate.value:.4f} ({head.headline_of}){', provisional' if head.is_running else ''}"
+        f"{number.metric} {format_decimal(number.estimate.value)} ({head.headline_of}){', provisional' if head.is_running else ''}"
         if number is not None
         else ""
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from assay.number_text import format_time_span
+from assay.number_text import format_duration
 
 
 def time_left_text(seconds: float | None, unknown: Sequence[str] = ()) -> str:
@@ -14,7 +14,8 @@ def time_left_text(seconds: float | None, unknown: Sequence[str] = ()) -> str:
     unseen = f" ({' and '.join(_few(unknown))} not yet seen)" if unknown else ""
     if seconds is None:
         return f"time left unknown{unseen}"
-    return f"{'at least' if unknown else 'about'} {format_time_span(seconds)} left{unseen}"
+    rounded = round(seconds) if seconds < 60 else round(seconds / 60) * 60  # nobody knows it better
+    return f"{'at least' if unknown else 'about'} {format_duration(rounded)} left{unseen}"
 
 
 def _few(kinds: Sequence[str]) -> list[str]:
