@@ -355,7 +355,7 @@ def _reliability(runs: Sequence[RunName], options: PlotOptions) -> Chart:
         chosen = {line.name for line in _lines(reading, options.tasks)}
         for curve in curves_of(reading):
             if curve.task in chosen:
-                points = reliability_points(curve.points, curve.intervals, f"{name}: {curve.task} ")
+                points = reliability_points(curve.points, f"{name}: {curve.task} ")
                 panels.setdefault((curve.task, curve.metric), []).append(Series(name, points, number))
     if not panels:
         what = "has no reliability curve: no chosen task has the metric ece"

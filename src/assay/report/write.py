@@ -17,6 +17,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from assay.comparison.judge_card import CardEntry
+from assay.config.record_json import json_values
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p
 from assay.records import JSONDict, JSONObject
@@ -121,7 +122,7 @@ def slices_plot(task_slices: Slices) -> Markup:
 
 
 def curve_plot(curve: Curve) -> Markup:
-    panel = reliability_panel("", [Series("", reliability_points(curve.points, curve.intervals))])
+    panel = reliability_panel("", [Series("", reliability_points(curve.points))])
     return _svg(draw_part(panel, f"calibration of {curve.task}", CARD_WIDTH))
 
 
@@ -133,12 +134,12 @@ def curve_rows(curve: Curve) -> list[tuple[str, ...]]:
     """The table of a reliability curve: confidence, accuracy, its interval and the number of documents of every bin."""
     return [
         (
-            format_decimal(each.confidence),
-            format_decimal(each.accuracy),
-            format_interval(*(ends or (None, None))),
-            f"{each.n:,}",
+            format_decimal(point.confidence),
+            format_decimal(point.accuracy.value),
+            format_interval(point.accuracy.low, point.accuracy.high),
+            f"{point.accuracy.n:,}",
         )
-        for each, ends in zip(curve.points, curve.intervals, strict=True)
+        for point in curve.points
     ]
 
 
@@ -434,10 +435,7 @@ def _run_json(part: RunPart) -> JSONObject:
             {
                 "task": each.task,
                 "metric": each.metric,
-                "points": [
-                    {**point._asdict(), "interval": ends}
-                    for point, ends in zip(each.points, each.intervals, strict=True)
-                ],
+                "points": [json_values(point) for point in each.points],
             }
             for each in part.curves
         ],

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from starlette.datastructures import QueryParams
 
-from assay.config.record_json import json_keys, json_values, keys
+from assay.config.record_json import json_keys, json_values
 from assay.number_text import format_short
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, RunEntry
-from assay.results import Row
+from assay.results import Row, keys
 from assay.safe_text import spreadsheet_text
 from assay.score_keys import ScoreKey, spellings
 from assay.viewer.library import RunLibrary
