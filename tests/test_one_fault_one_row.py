@@ -198,7 +198,7 @@ def write(folder: Path, of: Fault, *, faulty: bool) -> None:
     (folder / "h.py").write_text(dedent(of.helper).replace("FAULT", of.fault if faulty else "pass"))
 
 
-def scores(folder: Path) -> list[dict[str, Any]]:
+def scores(folder: Path) -> list[dict[ScoreKey, Any]]:
     """By document the values of its rows, as the samples file has them."""
     file = Run.open(folder).sample_file("t")
     assert file is not None
@@ -228,7 +228,7 @@ def check(folder: Path, disturbed: Path, says: str) -> None:
     row = after.rows("t")[ScoreKey("length", "two")]
     assert (row.estimate.value, row.estimate.n, row.failed) == (2.0, 4, 1)
     expected = scores(folder)
-    del expected[STRUCK]["length,two"]
+    del expected[STRUCK][ScoreKey("length", "two")]
     assert scores(disturbed) == expected
     [lost] = failures(disturbed)[STRUCK].items()
     assert (lost[0].filter, lost[0].metric in ("length", "*"), lost[1]) == ("two", True, reason)

@@ -16,10 +16,12 @@ from assay.report.reading import LiveProgress, ResultLine, RunHeadline, RunSumma
 from assay.results import Row, keys
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip
 from assay.runs.samples.records import StoredSample
+from assay.score_keys import join_scores
 from assay.viewer.matrix import Matrix, MatrixNumber, matrix_numbers
 from assay.viewer.pages import Page
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import MAX_DEPTH, TOO_DEEP, parse_json, stored_columns, target_of
+from assay.viewer.samples import Samples
 from assay.viewer.task_charts import ChartCard
 from assay.viewer.trends import ScatterPoint, Shown, TrendPoint
 
@@ -362,16 +364,17 @@ def task_document(page: Page) -> TaskDocument:
     not_run = line.not_run if line is not None else ""
     if shown is None:
         return TaskDocument(run.name, task, not_run, numbers, run.config(task), "", 0, 1, 1, None, {}, [])
-    samples = page["samples"]
+    samples: Samples = page["samples"]
+    metric = str(samples.metric) if samples.metric is not None else ""
     lines = [
         SampleLine(
             row.doc_id, page["sample_url"](row, position), **page["brief"](row),
-            scores=dict(zip(samples.scores, samples.values(row), strict=True)), audit=[*row.audit],
+            scores=dict(zip(map(str, samples.scores), samples.values(row), strict=True)), audit=[*row.audit],
         )
         for row, position in zip(shown.rows, shown.positions, strict=True)
     ]  # fmt: skip
     return TaskDocument(
-        run.name, task, not_run, numbers, run.config(task), samples.metric, shown.total, shown.page, shown.pages, lines,
+        run.name, task, not_run, numbers, run.config(task), metric, shown.total, shown.page, shown.pages, lines,
         page["downloads"], [chart_record(card) for card in page["charts"]],
     )  # fmt: skip
 
@@ -379,6 +382,7 @@ def task_document(page: Page) -> TaskDocument:
 def sample_document(page: Page) -> SampleDocument:
     row: StoredSample = page["row"]
     messages = row.requests[0].messages if row.requests else None
+    scores = join_scores(row.scores, row.repeats)
     verdicts = [
         VerdictRecord(each.role, each.model, each.score, each.reason, each.question, each.text)
         for each in page["verdicts"]
@@ -386,7 +390,7 @@ def sample_document(page: Page) -> SampleDocument:
     return SampleDocument(
         page["run"].name, page["task"], row.doc_id, page["sample"].why, parse_json(row.doc, {}), row.prompt, row.prefix,
         [dict(each) for each in messages] if messages else None, target_of(row), row.responses, dict(row.answers),
-        dict(row.scores), verdicts, redacted_text(row.failed or ""), [*row.audit], stored_columns(row), dict(page["others"]),
+        scores, verdicts, redacted_text(row.failed or ""), [*row.audit], stored_columns(row), dict(page["others"]),
     )  # fmt: skip
 
 

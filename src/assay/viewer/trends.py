@@ -116,7 +116,7 @@ def _row_text(query: QueryParams) -> str:
     task, metric = query.get("task", ""), query.get("metric", "")
     if query.get("row") or not task or not metric:
         return query.get("row") or task
-    key = ScoreKey.parse(metric if "," in metric else f"{metric},none")
+    key = ScoreKey.parse(metric)
     return TaskKey(task, *key).text
 
 
