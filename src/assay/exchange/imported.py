@@ -18,7 +18,7 @@ from assay.config.loader import load
 from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.dialect import OURS
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError, Problem
 from assay.evaluation.estimates import group_entry, put_together, with_failures, with_members, with_rows
 from assay.evaluation.manifest import RUN_KEYS
 from assay.groups.checks import MemberAnswers, group_problems, ready_group
@@ -211,7 +211,7 @@ def _refuse_doubled(tasks: Sequence[ImportedTask]) -> None:
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         what = f"more than one file has a task of the same name: {', '.join(doubled[:5])}"
-        raise ConfigError([Problem(Place("import"), what, "import each into its own folder, and compare them")])
+        raise ConfigError.at("import", what, "import each into its own folder, and compare them")
 
 
 def _content(path: Path) -> str:
@@ -441,17 +441,15 @@ def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]
     try:
         value, problems = load(file.read_bytes(), str(file), OURS)
     except OSError as error:
-        raise ConfigError(
-            [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "name a YAML file")]
-        ) from None
+        raise ConfigError.at(str(file), f"cannot be read: {error.strerror}", "name a YAML file") from None
     if problems:
         raise ConfigError(problems)
     if not isinstance(value, dict) or not isinstance(value.get("group"), str):
-        raise ConfigError([Problem(Place(str(file)), "defines no group", "give a file with `group:` and `task:`")])
+        raise ConfigError.at(str(file), "defines no group", "give a file with `group:` and `task:`")
     name = value["group"]
     if name in known:
         what = f"the runs have a group {name!r} already"
-        raise ConfigError([Problem(Place(str(file)), what, "give it another name")])
+        raise ConfigError.at(str(file), what, "give it another name")
     return name, {key: each for key, each in value.items() if key != "group"}
 
 
@@ -460,7 +458,7 @@ def _refuse_function(function: Function) -> AnyJSON:
         f"{function} cannot be used here",
         "use an aggregation that has a name, or `assay score RUN --with FILE`",
     )
-    raise ConfigError([Problem(function.place, what, fix)])
+    raise ConfigError.at(function.place, what, fix)
 
 
 def _directions(group: Group[Any], tasks: Mapping[str, TaskEntry]) -> dict[str, bool | None]:

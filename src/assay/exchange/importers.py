@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.exchange.archive import read_json, unpack
 from assay.exchange.imported import (
     ImportedGroup,
@@ -38,7 +38,7 @@ def import_runs(
     if packed:
         if len(paths) > 1 or groups:
             fix = f"first unpack it: `assay import {packed[0]} -o FOLDER`"
-            raise ConfigError([Problem(Place(str(packed[0])), "an archive must be imported alone", fix)])
+            raise ConfigError.at(str(packed[0]), "an archive must be imported alone", fix)
         return unpack(packed[0], Path(output))
     into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
     try:
@@ -47,9 +47,7 @@ def import_runs(
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # they may contain anything
         what = f"has an unexpected layout: {type(error).__name__}: {error}"
-        raise RunError(
-            [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
-        ) from error
+        raise RunError.at(", ".join(map(str, paths)), what, "give the files as they were written") from error
 
 
 def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
@@ -58,14 +56,12 @@ def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
     theirs: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise ConfigError(
-                [Problem(Place(str(path)), "no such file or folder", "name a run, a log, or a folder of them")]
-            )
+            raise ConfigError.at(str(path), "no such file or folder", "name a run, a log, or a folder of them")
         logs = sorted(path.glob("*.eval")) if path.is_dir() else []
         read = [path, *logs] if path.suffix == ".eval" or not path.is_dir() else logs
         special = next((file for file in read if not file.is_file()), None)
         if special is not None:  # a pipe would be waited for
-            raise RunError([Problem(Place(str(special)), "not a regular file", "copy its content to a file")])
+            raise RunError.at(str(special), "not a regular file", "copy its content to a file")
         if holds_run(path):
             runs.append(from_run(path))
         elif logs:
@@ -86,14 +82,8 @@ def _below(folder: Path) -> list[Path]:
             if folders
             else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
         )
-        raise ConfigError(
-            [
-                Problem(
-                    Place(str(folder)),
-                    what,
-                    f"name one of: {', '.join(map(str, folders[:5]))}" if folders else "name another",
-                )
-            ]
+        raise ConfigError.at(
+            str(folder), what, f"name one of: {', '.join(map(str, folders[:5]))}" if folders else "name another"
         )
     return folders
 
