@@ -10,13 +10,12 @@ from assay.exchange.imported import (
     ImportedRun,
     ImportedTask,
     ImportTarget,
-    ReportedValue,
     write_imported_run,
 )
 from assay.exchange.inspect.importer import from_inspect
 from assay.exchange.lm_eval import from_lm_eval
 from assay.records import JSONObject
-from assay.results import GroupEntry, Results, Row
+from assay.results import Estimate, GroupEntry, Results, Row
 from assay.runs.folder import RunError
 from assay.runs.run import Run, holds_run
 from assay.runs.samples.reader import SampleFile
@@ -121,13 +120,8 @@ def _task(run: Run, name: str, file: SampleFile) -> ImportedTask:
     )
 
 
-def _reported(rows: Sequence[Row]) -> dict[ScoreKey, ReportedValue]:
-    reported = {}
-    for row in rows:
-        number = row.estimate
-        if number.value is not None:
-            reported[row.key] = ReportedValue(number.value, number.stderr, number.n or None)
-    return reported
+def _reported(rows: Sequence[Row]) -> dict[ScoreKey, Estimate]:
+    return {row.key: row.estimate for row in rows if row.estimate.value is not None}
 
 
 def _group(group: GroupEntry) -> ImportedGroup:

@@ -6,7 +6,7 @@ import socket
 import time
 from pathlib import Path
 
-from assay.errors import AssayError, Place, Problem
+from assay.errors import AssayError
 from assay.records import JSONDict, JSONObject
 from assay.runs.files import read_bytes
 
@@ -43,14 +43,10 @@ class Lease:
             os.close(self._handle)  # released, and so removed, between opening and locking
         if not locked or self._lives_elsewhere(owner):
             os.close(self._handle)
-            raise FolderInUse(
-                [
-                    Problem(
-                        Place(str(folder)),
-                        f"another run uses this folder{_named(owner)}",
-                        "wait until it ends, or choose another folder",
-                    )
-                ]
+            raise FolderInUse.at(
+                str(folder),
+                f"another run uses this folder{_named(owner)}",
+                "wait until it ends, or choose another folder",
             )
         self._longest = os.fstat(self._handle).st_size  # of a process that was killed
         self.beat()
