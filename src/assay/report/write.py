@@ -33,7 +33,7 @@ from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, visible
-from assay.score_keys import ScoreKey
+from assay.score_keys import join_scores
 from assay.version import __version__
 
 PAGE_STYLE = """\
@@ -116,7 +116,7 @@ def share_bar(number: Row) -> Markup:
 
 
 def slices_plot(task_slices: Slices) -> Markup:
-    panel = slices_panel(task_slices.parts, ScoreKey.parse(task_slices.metric))
+    panel = slices_panel(task_slices.parts, task_slices.metric)
     return _svg(draw_part(panel, f"{task_slices.task} by {task_slices.column}"))
 
 
@@ -343,7 +343,7 @@ def _run(part: RunPart) -> Iterator[str]:
         )
     for curve in part.curves:
         header = ("Confidence", "Accuracy", "95 %", "n")
-        yield f"{markdown_text(curve.task)}, calibration ({markdown_text(curve.metric)}):\n\n" + _table(
+        yield f"{markdown_text(curve.task)}, calibration ({markdown_text(str(curve.metric))}):\n\n" + _table(
             header, curve_rows(curve)
         )
     if part.card:
@@ -415,7 +415,7 @@ def _run_json(part: RunPart) -> JSONObject:
             {
                 "task": each.task,
                 "column": each.column,
-                "metric": each.metric,
+                "metric": str(each.metric),
                 "parts": [
                     {
                         "name": part.name,
@@ -429,11 +429,11 @@ def _run_json(part: RunPart) -> JSONObject:
             }
             for each in part.slices
         ],
-        "worst": [asdict(each) for each in part.worst],
+        "worst": [{**asdict(sample), "scores": join_scores(sample.scores)} for sample in part.worst],
         "curves": [
             {
                 "task": each.task,
-                "metric": each.metric,
+                "metric": str(each.metric),
                 "points": [
                     {**point._asdict(), "interval": ends}
                     for point, ends in zip(each.points, each.intervals, strict=True)
