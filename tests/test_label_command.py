@@ -98,7 +98,7 @@ def test_the_table_is_blind_random_and_says_how_wide_intervals_will_be(
     assert main(["label", str(folder), "-n", "20", "-o", str(tmp_path / "few.csv")]) == 0
     said = capsys.readouterr().out
     assert "t: labels from 0 to 1; 20 of 60 documents, chosen at random" in said
-    assert re.search(r"\|t +\|50 +\|0\.2\d\d", said)
+    assert re.search(r"\|t +\| +50\| +0\.2\d\d", said)
     rows = read(tmp_path / "few.csv")
     assert [*rows[0]] == ["task", "id", "prompt", "target", "answer", "label"]
     assert [len([row for row in rows if row["task"] == task]) for task in "tu"] == [20, 20]

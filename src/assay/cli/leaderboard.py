@@ -1,13 +1,11 @@
 """`assay leaderboard`: rank the models of runs, with intervals."""
 
 import argparse
-import csv
-import io
 import math
 from collections.abc import Sequence
 
 from assay.cli.flags import add_table_options
-from assay.cli.output import echo, echo_err, echo_json, echo_report_table
+from assay.cli.output import echo, echo_err, echo_json, echo_table
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.config.record_json import json_values
 from assay.errors import ConfigError, Place, Problem
@@ -23,7 +21,7 @@ from assay.report.report_table import (
     ReportTable,
     TableLine,
 )
-from assay.safe_text import spreadsheet_text
+from assay.report.table_writers import Value, csv_text
 from assay.statistics.paired import PairedDifference
 from assay.statistics.ratings import Rating
 
@@ -87,7 +85,7 @@ def run_leaderboard(options: argparse.Namespace) -> int:
         for number, table in enumerate(leaderboard_tables(board)):
             if number:
                 echo()
-            echo_report_table(table)
+            echo_table(table)
     for note in board.notes:
         echo_err(f"note: {note}")
     return 0
@@ -198,20 +196,16 @@ def _ranks(ranks: tuple[int, int]) -> str:
 
 def leaderboard_csv(board: Leaderboard) -> str:
     """Every row of every board."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV)
+    rows: list[Sequence[Value]] = []
     for rating in board.ratings:
         values = _rating_values(rating)
         numbers = [values[name] for name in ("rating", "low", "high", "documents", "wins", "ties", "losses")]
-        ranks = (rating.rank, *rating.ranks)
-        writer.writerow(["ratings", "", "", rating.pool, *ranks, spreadsheet_text(rating.name), *numbers])
+        name = ("ratings", None, None, rating.pool, rating.rank, *rating.ranks, rating.name)
+        rows.append([*name, *numbers, None, None, None, None])
     for ranking in board.rankings:
-        about = [spreadsheet_text(text) for text in (ranking.name, ranking.metric, ranking.filter)]
         for row in ranking.standings:
             values = json_values(row)
+            about = (ranking.name, ranking.metric, ranking.filter, None, row.rank, *row.ranks, row.name)
             numbers = [values[name] for name in ("value", "low", "high", "n")]
-            apart = (values[name] for name in CSV[-4:])
-            ranks = (row.rank, *row.ranks)
-            writer.writerow([*about, "", *ranks, spreadsheet_text(row.name), *numbers, "", "", "", *apart])
-    return out.getvalue()
+            rows.append([*about, *numbers, None, None, None, *(values[name] for name in CSV[-4:])])
+    return csv_text(CSV, rows)

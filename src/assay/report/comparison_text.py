@@ -1,7 +1,5 @@
 """Comparisons and backend verifications as text: tables, a summary of eight lines, JSON, CSV."""
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,11 +37,11 @@ from assay.report.report_table import (
     TableLine,
     TextCell,
 )
-from assay.report.table_writers import write_markdown
+from assay.report.table import direction_arrow, metric_text, shorten_table
+from assay.report.table_writers import csv_text, write_markdown
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.runs.results import tasks_text
-from assay.safe_text import spreadsheet_text
-from assay.score_keys import shown_filter
+from assay.score_keys import ScoreKey, shown_filter
 
 VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
 DrawTable = Callable[[ReportTable], str]
@@ -124,12 +122,10 @@ def _columns(level: str, *, wide: bool) -> list[Column]:
 
 
 def _short_cells(row: ComparedRow) -> list[Cell]:
-    filter_name = shown_filter(row.filter, is_group=row.kind == "group")
-    name = row.metric + (f" ({filter_name})" if filter_name not in ("", "none") else "")
     change = row.difference
     reason = change.reason if change.interval is None else ""
     return [
-        f"{name} {_arrow(row)}".rstrip(),
+        _metric(row),
         NumberCell(row.a),
         NumberCell(row.b),
         NumberCell(change.value, interval=change.interval, is_signed=True, reason=reason),
@@ -143,11 +139,9 @@ def _all_cells(row: ComparedRow) -> list[Cell]:
     return [
         shown_filter(row.filter, is_group=row.kind == "group"),
         row.metric,
-        _arrow(row),
-        NumberCell(row.a, digits=4),
-        NumberCell(row.b, digits=4),
-        NumberCell(change.value, digits=4, is_signed=True),
-        change.reason if change.interval is None else IntervalCell(*change.interval, is_signed=True, digits=4),
+        direction_arrow(row.higher_is_better),
+        *value_cells(row),
+        change.reason if change.interval is None else interval_of(row),
         PValueCell(change.p),
         PValueCell(row.p_holm),
         change.test,
@@ -158,8 +152,52 @@ def _all_cells(row: ComparedRow) -> list[Cell]:
     ]
 
 
-def _arrow(row: ComparedRow) -> str:
-    return "" if row.higher_is_better is None else "↑" if row.higher_is_better else "↓"
+def value_cells(row: ComparedRow) -> list[Cell]:
+    """Both numbers of a row, and their difference."""
+    difference = NumberCell(row.difference.value, digits=4, is_signed=True)
+    return [NumberCell(row.a, digits=4), NumberCell(row.b, digits=4), difference]
+
+
+def interval_of(row: ComparedRow) -> Cell:
+    """The interval of a row's difference."""
+    return IntervalCell(row.difference.low, row.difference.high, is_signed=True, digits=4)
+
+
+def _metric(row: ComparedRow) -> str:
+    return metric_text(ScoreKey(row.metric, row.filter), row.higher_is_better, is_group=row.kind == "group")
+
+
+def table_of_comparison(comparison: Comparison) -> ReportTable:
+    """The rows of a comparison as Python shows them; with several runs, each row with the run that is compared with the first."""
+    first, others = comparison.runs[0], comparison.runs[1:]
+    title = f"a: {first.label}, {first.model}; " + "; ".join(f"b: {run.label}, {run.model}" for run in others)
+    columns = [
+        Column("Task"),
+        *([Column("Run")] if len(others) > 1 else []),
+        Column("Metric"),
+        Column("a", align="right"),
+        Column("b", align="right"),
+        Column("b − a", "difference", align="right"),
+        Column(format_share(comparison.level, 0), "interval", align="right"),
+        Column("p (Holm)", align="right"),
+        Column("n", align="right"),
+        Column("b is", "b_is"),
+    ]
+    lines = []
+    for above, row in zip([None, *comparison.rows], comparison.rows, strict=False):
+        is_repeated = above is not None and (row.name, row.run) == (above.name, above.run)
+        cells = [
+            TextCell(row.alias, is_repeated=is_repeated),
+            *([others[row.run - 1].label] if len(others) > 1 else []),
+            _metric(row),
+            *value_cells(row),
+            interval_of(row),
+            PValueCell(row.p_holm),
+            CountCell(row.difference.n),
+            _verdict_cell(row),
+        ]
+        lines.append(TableLine(cells, row.depth, "bold" if row.kind == "group" else ""))
+    return shorten_table(ReportTable(columns, lines, title, comparison.notes))
 
 
 def _documents(row: ComparedRow) -> Cell:
@@ -326,17 +364,12 @@ def row_json(row: ComparedRow) -> JSONDict:
 def comparison_csv(comparison: Comparison) -> str:
     """The rows as CSV; an interval has two columns."""
     columns = [name for name in COLUMNS if name not in ("interval", "verdict")]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run_a", "run_b", *columns, "low", "high", "verdict"])
+    rows = []
     for row in comparison.rows:
-        values, ends = json_values(row), row.difference.interval or ("", "")
+        values, ends = json_values(row), row.difference.interval or (None, None)
         labels = comparison.runs[0].label, comparison.runs[row.run].label
-        cells = [*labels, *(values[name] for name in columns), *ends, row.verdict]
-        writer.writerow(
-            ["" if cell is None else spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells]
-        )
-    return out.getvalue()
+        rows.append([*labels, *(values[name] for name in columns), *ends, row.verdict])
+    return csv_text(["run_a", "run_b", *columns, "low", "high", "verdict"], rows)
 
 
 def verification_text(of: Verification, draw: DrawTable = write_markdown) -> str:

@@ -1,6 +1,6 @@
 """The routes over many runs: matrix, metric over time or training steps, scatter; each as a page, CSV and SVG."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -9,9 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from assay.catalog.index import no_collector
+from assay.config.record_json import json_keys, json_values
 from assay.report.drawing import Drawing, as_svg
+from assay.report.table_writers import csv_text
 from assay.viewer.library import RunLibrary
-from assay.viewer.matrix import MatrixNumber, as_csv, build_matrix, draw_matrix, matrix_numbers, matrix_page
+from assay.viewer.matrix import MatrixNumber, build_matrix, draw_matrix, matrix_numbers, matrix_page
 from assay.viewer.pages import MissingPage
 from assay.viewer.trends import (
     P,
@@ -61,8 +63,13 @@ def _file(name: str, make: Content, library: RunLibrary, request: Request) -> Re
     return Response(text, media_type=TYPES[kind], headers=headers)
 
 
+def _as_csv(kind: type, records: Iterable[object]) -> str:
+    """Records of a kind as CSV."""
+    return csv_text(json_keys(kind), ([*json_values(record).values()] for record in records))
+
+
 def _matrix_csv(library: RunLibrary, query: QueryParams) -> str:
-    return as_csv(MatrixNumber, matrix_numbers(build_matrix(library, query)))
+    return _as_csv(MatrixNumber, matrix_numbers(build_matrix(library, query)))
 
 
 def _matrix_svg(library: RunLibrary, query: QueryParams) -> str:
@@ -71,7 +78,7 @@ def _matrix_svg(library: RunLibrary, query: QueryParams) -> str:
 
 def _table(kind: type[P], make: Callable[[RunLibrary, QueryParams], Shown[P]]) -> Content:
     """The numbers of a chart."""
-    return lambda library, query: as_csv(kind, make(library, query).points)
+    return lambda library, query: _as_csv(kind, make(library, query).points)
 
 
 def _drawn(

@@ -1,7 +1,5 @@
 """Many runs at once: runs × tasks with intervals, the best of each task; as a page, CSV and SVG."""
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,12 +10,11 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from starlette.datastructures import QueryParams
 
-from assay.config.record_json import json_keys, json_values, keys
+from assay.config.record_json import keys
 from assay.number_text import format_short
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, RunEntry
 from assay.results import Row
-from assay.safe_text import spreadsheet_text
 from assay.score_keys import ScoreKey, spellings
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for
@@ -319,17 +316,6 @@ def matrix_numbers(matrix: Matrix) -> Iterator[MatrixNumber]:
             yield MatrixNumber(
                 entry.name, head.model, head.created, entry.step, head.status, row, is_best, has_other_data
             )
-
-
-def as_csv(kind: type, records: Iterable[object]) -> str:
-    """Records of a kind as CSV; texts that a spreadsheet would take for a formula are marked."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(json_keys(kind))
-    for record in records:
-        values = json_values(record).values()
-        writer.writerow([spreadsheet_text(value) if isinstance(value, str) else value for value in values])
-    return out.getvalue()
 
 
 CELL, LINE = 92.0, 20.0
