@@ -43,7 +43,7 @@ from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, visible
-from assay.score_keys import join_scores
+from assay.score_keys import ScoreKey, join_scores
 from assay.statistics.influence import Estimate
 from assay.version import __version__
 
