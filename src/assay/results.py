@@ -33,6 +33,17 @@ WITHIN: Mapping[str, bool] = {"within": True}
 """Marks a record whose fields results.json has among those around it."""
 UNWRITTEN: Mapping[str, bool] = {"unwritten": True}
 """Marks a field that results.json has not."""
+
+
+def keys(*written: str) -> Mapping[str, Mapping[str, str]]:
+    """Mark a field: JSON has these attributes of its value as keys of the record; `accuracy=value` where the key has another name.
+
+    number: Estimate = field(metadata=keys("value", "low", "high"))
+    """
+    pairs = (entry.partition("=") for entry in written)
+    return {"keys": {key: path or key for key, _, path in pairs}}
+
+
 EVERY_DOCUMENT_FAILED = "every document failed in this row"
 
 
@@ -97,9 +108,7 @@ class ReliabilityPoint:
     """How often answers of about this confidence are right."""
 
     confidence: float
-    accuracy: float
-    n: int
-    interval: Interval | None = None
+    accuracy: Estimate = field(metadata=keys("accuracy=value", "n", "interval"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from assay.cli.flags import add_catalog_options, add_table_options, task_manager
 from assay.cli.output import echo, echo_err, echo_json, echo_table, echo_wrapped
 from assay.comparison.planning import Aim, Planned, may_be_rate, planned_from_runs, planned_from_tasks, unknown_task
 from assay.errors import ConfigError, Place, Problem, grouped, some
-from assay.number_text import NO_VALUE
+from assay.number_text import NO_VALUE, format_figures, format_points, format_share
 from assay.report.report_table import Cell, Column, CountCell, ReportTable, TableLine
 from assay.runs.results import tasks_text
 from assay.score_keys import ScoreKey
@@ -127,9 +127,7 @@ def _half_width(options: argparse.Namespace, aim: Aim) -> float:
         return aim.mde
     size = SIZE.fullmatch(options.half_width.replace(" ", ""))
     if size is None or not float(size[1]):
-        raise ConfigError(
-            [Problem(Place("--half_width"), f"invalid width {options.half_width!r}", "write 1pp, or 0.05")]
-        )
+        raise ConfigError.at("--half_width", f"invalid width {options.half_width!r}", "write 1pp, or 0.05")
     return float(size[1]) / (100 if size[2] else 1)
 
 
@@ -154,8 +152,8 @@ def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRo
                 CountCell(row.n),
                 _size(row.half_width, row.metric),
                 _size(width, row.metric),
-                f"{row.between:.4g}",
-                "" if row.within is None else f"{row.within:.4g}",
+                format_figures(row.between),
+                "" if row.within is None else format_figures(row.within),
                 *(CountCell(row.needed.get(count)) for count in repeats),
             ]
         )
@@ -170,7 +168,7 @@ def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     from assay.runs.run import Run
 
     if len(options.baseline) > 2:
-        raise ConfigError([Problem(Place("--baseline"), "takes one run or two", "name a run, or two to compare")])
+        raise ConfigError.at("--baseline", "takes one run or two", "name a run, or two to compare")
     runs = [Run.open(each).finished() for each in options.baseline]
     names = [*runs[0].groups, *runs[0].scored_tasks]
     selected = (
@@ -189,7 +187,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     from assay.evaluation.flow import prepare_run
 
     if not options.tasks:
-        raise ConfigError([Problem(Place("assay plan"), "no tasks", "name tasks or groups, or a --baseline RUN")])
+        raise ConfigError.at("assay plan", "no tasks", "name tasks or groups, or a --baseline RUN")
     prepared = prepare_run(RunConfig(tasks=options.tasks), task_manager(options))
     for names, why in grouped(prepared.broken.items()):
         echo_wrapped(f"{tasks_text(names)}: {why}", sys.stderr)
@@ -204,7 +202,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     if unknown:
         echo_err(f"no rate, so the variance is not known without a run of it (--baseline RUN): {', '.join(unknown)}")
     if unknown and not tasks:
-        raise ConfigError([Problem(Place("assay plan"), f"nothing is known of {some(unknown)}", "add --baseline RUN")])
+        raise ConfigError.at("assay plan", f"nothing is known of {some(unknown)}", "add --baseline RUN")
     rows = planned_from_tasks(tasks, prepared.groups, aim)
     missing = {group.name for group in prepared.groups} - {each.name for each in rows}
     if missing:
@@ -223,7 +221,7 @@ def _size(size: float, metric: str, digits: int = 2) -> str:
     >>> _size(0.0047, "acc"), _size(0.0047, "word_perplexity")
     ('0.47pp', '0.0047')
     """
-    return f"{size:.4g}" if _has_own_unit(metric) else f"{size * 100:.{digits}f}pp"
+    return format_figures(size) if _has_own_unit(metric) else format_points(size, digits, is_signed=False)
 
 
 def _cells(row: Planned) -> list[Cell]:
@@ -246,7 +244,7 @@ def _assumptions(options: argparse.Namespace, aim: Aim, rows: Sequence[Planned])
     how = f"to detect {size} with power {aim.power:g} at alpha {aim.alpha:g}, two models on the same documents"
     if not options.baseline:
         rests = f"assumes rates of 0.5 (the worst case) and a correlation of {aim.correlation:g} between the models:"
-        rests += f" {2 * 0.25 * (1 - aim.correlation):.0%} of documents right for only one"
+        rests += f" {format_share(2 * 0.25 * (1 - aim.correlation), 0)} of documents right for only one"
     elif len(options.baseline) == 1:
         rests = f"assumes the variance of the run and a correlation of {aim.correlation:g} between two models"
     else:

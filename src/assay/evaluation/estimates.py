@@ -206,7 +206,8 @@ def reliability(
 
 def _with_interval(point: CurvePoint) -> ReliabilityPoint:
     error = math.sqrt(point.accuracy * (1 - point.accuracy) / point.n)
-    return ReliabilityPoint(*point, interval(Estimate(point.accuracy, error, point.n, is_rate=True)))
+    ends = interval(Estimate(point.accuracy, error, point.n, is_rate=True))
+    return ReliabilityPoint(point.confidence, EstimateRecord(point.accuracy, interval=ends, n=point.n))
 
 
 # ---- groups

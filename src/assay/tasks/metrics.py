@@ -10,6 +10,7 @@ from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig, NamedMetric
 from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, did_you_mean, library_problem
+from assay.number_text import format_figures
 from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, names_only
 from assay.scoring.ahead import ParallelMetric
@@ -361,7 +362,7 @@ class MetricBinder:
         return bound_reductions(config.reduction, self.repeats, self.place(number, "reduction"))
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
-        return ConfigError([Problem(self.place(number, key), what, fix)])
+        return ConfigError.at(self.place(number, key), what, fix)
 
 
 def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricReductions:
@@ -371,13 +372,13 @@ def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricRe
     except LookupError as error:
         known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
         fix = did_you_mean(error.args[0], known)
-        raise ConfigError([Problem(place, f"no reduction named {error.args[0]!r}", fix)]) from None
+        raise ConfigError.at(place, f"no reduction named {error.args[0]!r}", fix) from None
     except ValueError as error:
-        raise ConfigError([Problem(place, str(error), "see docs/scorers.md")]) from None
+        raise ConfigError.at(place, str(error), "see docs/scorers.md") from None
     if reductions.least > repeats:
         what = f"needs {reductions.least} repeats, but the task has {repeats}"
         fix = f"write `repeats: {reductions.least}` or more, or give --repeats"
-        raise ConfigError([Problem(place, what, fix)])
+        raise ConfigError.at(place, what, fix)
     return reductions
 
 
@@ -461,4 +462,4 @@ def check_reference_order(metrics: Iterable[Metric], results: Callable[[], Itera
 
 
 def _shown(value: MetricValue) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else f"{value!r:.60}"
+    return format_figures(value) if isinstance(value, int | float) else f"{value!r:.60}"
