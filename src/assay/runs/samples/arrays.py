@@ -3,7 +3,8 @@
 `pa.array`, `pa.repeat` and `pa.scalar` ask whether a value is of pandas, and import it to find out wherever it is installed:
 0.2 s and 40 MB of every run, for nothing. Buffers ask nothing. Of 57,000 samples (`python -m bench.sample_arrays`, CPU ms, buffers
 against `pa.array(rows, type=STRUCT)`): texts 7 and 2, requests of four choices 20 and 19, log-likelihoods 126 and 183, texts with
-usage 96 and 48, answers 16 and 46; importing pandas 161. So `pa.array` would pay from 150,000 generations on, and never for choices.
+usage 96 and 48, answers 16 and 46; importing pandas 161. So `pa.array` would pay from about 280,000 generations on, and for
+choices never.
 """
 
 from array import array
