@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from assay.comparison.conditions import Gate, parse_gate
 from assay.comparison.contrasts import ComparedTask
+from assay.comparison.gate_text import Gate, parse_gate
 from assay.comparison.gates import GateEvidence, Measured, decide, measure
 from assay.comparison.packs import open_run
 from assay.comparison.pairing import (
@@ -41,7 +41,7 @@ from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.turns import shown_prompt
-from assay.runs.storage import shown_parts
+from assay.runs.storage import short_labels
 from assay.statistics.paired import holm
 
 
@@ -187,17 +187,13 @@ def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
 
 
 def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
-    """Label the runs by the shortest ends of their paths that differ."""
-    parts = [shown_parts(run.path) for run in runs]
-    length = 1
-    while len({each[-length:] for each in parts}) < len(parts):
-        length += 1
+    labels = short_labels([run.path for run in runs])
     return [
         ComparedRun(
-            run.path, "/".join(each[-length:]), model_of(run), run.status, run.manifest.get("finished", run.manifest.get("created"))
+            run.path, label, model_of(run), run.status, run.manifest.get("finished", run.manifest.get("created"))
         )
-        for run, each in zip(runs, parts, strict=True)
-    ]  # fmt: skip
+        for run, label in zip(runs, labels, strict=True)
+    ]
 
 
 def _together(measured: Sequence[Measured]) -> list[str]:

@@ -7,7 +7,7 @@ from itertools import combinations
 from os import PathLike
 from pathlib import Path
 
-from assay.comparison.compare import compare
+from assay.comparison.compare import check_shares, compare
 from assay.comparison.pairing import OtherPrompts, task_scores
 from assay.comparison.rows import below
 from assay.errors import ConfigError, Place, Problem, some
@@ -16,7 +16,7 @@ from assay.results import Estimate, keys
 from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
-from assay.runs.storage import shown_parts
+from assay.runs.storage import short_labels
 from assay.score_keys import ScoreKey, spellings
 from assay.statistics.board import cluster_number
 from assay.statistics.paired import PairedDifference
@@ -91,8 +91,7 @@ def leaderboard(
     `BASELINE_model`, else by that of its column. Other scores give a ranking for each task and group that runs share. `names`
     gives runs and baselines other names; `level` is that of intervals, and of all ranks of a board together.
     """
-    if not 0.5 < level < 1:
-        raise ConfigError([Problem(Place("--level"), f"must be between 0.5 and 1, got {level:g}", "give 0.95, say")])
+    check_shares(level)
     options = LeaderboardOptions(tasks, metrics, names or {}, level, allow_different_prompts)
     by_name = label_runs([Path(each) for each in runs], options.names, "assay leaderboard")
     for pattern in tasks:
@@ -121,13 +120,9 @@ def _notes(ratings: Sequence[Rating]) -> Iterator[str]:
 
 def label_runs(folders: Sequence[Path], names: Mapping[str, str], command: str) -> dict[str, Run]:
     """Open the runs, each by the shortest end of its path that differs from the others', or the name given for that."""
-    parts = [shown_parts(Path(folder)) for folder in folders]
-    if len(set(parts)) < len(parts):
+    labels = short_labels(folders)
+    if len(set(labels)) < len(labels):
         raise ConfigError([Problem(Place(command), "the same run is named twice", "name each run once")])
-    length = 1
-    while len({each[-length:] for each in parts}) < len(parts):
-        length += 1
-    labels = ["/".join(each[-length:]) for each in parts]
     labels = [names.get(label, label) for label in labels]
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -361,9 +361,13 @@ def shown_place(folder: Path) -> str:
     return _url_shown(folder) or str(folder.resolve())
 
 
-def shown_parts(folder: Path) -> tuple[str, ...]:
-    """The parts of the place of a run, of which labels are made; no line ends in them."""
-    return PurePosixPath(shown_place(folder).replace("\n", "⏎")).parts
+def short_labels(folders: Sequence[Path]) -> list[str]:
+    """Label runs in different places by the shortest ends of their paths that differ; no line ends in a label."""
+    parts = [PurePosixPath(shown_place(folder).replace("\n", "⏎")).parts for folder in folders]
+    length = 1
+    while len({path[-length:] for path in parts}) < len(set(parts)):
+        length += 1
+    return ["/".join(path[-length:]) for path in parts]
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
