@@ -41,7 +41,7 @@ from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.turns import shown_prompt
-from assay.runs.storage import short_labels
+from assay.runs.storage import short_names
 from assay.statistics.paired import holm
 
 
@@ -187,12 +187,12 @@ def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
 
 
 def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
-    labels = short_labels([run.path for run in runs])
+    """Label the runs by the shortest ends of their paths that differ."""
+    labels = short_names(run.path for run in runs)
+    ends = [run.manifest.get("finished", run.manifest.get("created")) for run in runs]
     return [
-        ComparedRun(
-            run.path, label, model_of(run), run.status, run.manifest.get("finished", run.manifest.get("created"))
-        )
-        for run, label in zip(runs, labels, strict=True)
+        ComparedRun(run.path, label, model_of(run), run.status, end)
+        for run, label, end in zip(runs, labels, ends, strict=True)
     ]
 
 

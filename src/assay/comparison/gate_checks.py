@@ -67,14 +67,14 @@ def _refuse_options(prepared: PreparedRun, gates: Sequence[Gate]) -> None:
     }
     for option, reason in refused.items():
         if getattr(config, option):
-            raise ConfigError([Problem(GATE, f"not with --{option}: {reason}", "leave out one of the two")])
+            raise ConfigError.at(GATE, f"not with --{option}: {reason}", "leave out one of the two")
 
 
 def _refuse_same(output: str | None, baseline: str | None) -> None:
     """Refuse a baseline that is the folder, or the URL, that the run is written to."""
     if output and baseline and shown_place(Path(output)) == shown_place(Path(baseline)):
         what = f"{shown_path(baseline)} is what this run is written to"
-        raise ConfigError([Problem(Place("--baseline"), what, "give the run another --output_path")])
+        raise ConfigError.at("--baseline", what, "give the run another --output_path")
 
 
 def unknown_tasks(tasks: Mapping[str, Runnable], filters: Collection[str] = ("none",)) -> dict[str, TaskEntry]:
@@ -108,7 +108,7 @@ def _check(
     if gate.kind == "count":
         if gate.name is not None and gate.name not in {*tasks, *members} and "*" not in gate.name:
             what = f"no task or group named {gate.name!r}"
-            raise ConfigError([Problem(GATE, what, suggestion(gate.name, {*tasks, *members}))])
+            raise ConfigError.at(GATE, what, suggestion(gate.name, {*tasks, *members}))
         return
     for row in selected(gate, rows, members, shared=""):
         if gate.kind == "value" and row.name in tasks:
@@ -133,10 +133,10 @@ def check_baseline(row: tuple[str, ScoreKey], prepared: PreparedRun, other: Run,
     known = {*other.scored_tasks, *other.groups}
     if name not in known:
         what = f"the baseline {other.path} has no task or group {name!r}"
-        raise ConfigError([Problem(place, what, suggestion(name, known))])
+        raise ConfigError.at(place, what, suggestion(name, known))
     if key not in other.rows(name):
         what = f"{name!r} has no {str(key)!r} in the baseline {other.path}"
-        raise ConfigError([Problem(place, what, f"it has: {some([*map(str, other.rows(name))])}")])
+        raise ConfigError.at(place, what, f"it has: {some([*map(str, other.rows(name))])}")
     for task in prepared.tasks:
         if task.task.name == name:
             _refuse_other_task(task, prepared, other, place)
@@ -149,11 +149,11 @@ def _refuse_other_task(task: Runnable, prepared: PreparedRun, run: Run, place: P
     for option in SELECTION:
         if spec.get(option) not in (None, 0) and spec.get(option) != mine.get(option):
             what = f"{where} has only the documents of --{option} {spec[option]}"
-            raise ConfigError([Problem(place, what, "use the same, or a whole run")])
+            raise ConfigError.at(place, what, "use the same, or a whole run")
     changed = [option for option in PROMPT_OPTIONS if spec and spec.get(option) != mine.get(option)]
     if changed:
         what = f"{where} has other prompts: --{changed[0]} is not the same"
-        raise ConfigError([Problem(place, what, "use the same, or another run")])
+        raise ConfigError.at(place, what, "use the same, or another run")
     if run.source(name) not in ("", task.source) or spec.get("tasks", {}).get(name) not in (None, task_digest(task)):
         what = f"task {name!r} has other documents or settings in {where}"
-        raise ConfigError([Problem(place, what, "evaluate that model again")])
+        raise ConfigError.at(place, what, "evaluate that model again")

@@ -12,7 +12,7 @@ from assay.comparison.gate_text import Gate, Plain, parse_gate
 from assay.comparison.gates import ENDED, selected
 from assay.comparison.packs import open_run
 from assay.comparison.pairing import task_scores
-from assay.errors import ConfigError, Place, Problem, some
+from assay.errors import ConfigError, Place, some
 from assay.evaluation.estimates import shares
 from assay.evaluation.prepare import PreparedRun
 from assay.groups.aggregators import MeanAggregator
@@ -201,7 +201,7 @@ def _refuse_options(prepared: PreparedRun, gate: Gate, *, is_bar: bool) -> None:
 
 
 def _refused(what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(PLACE, what, fix)])
+    return ConfigError.at(PLACE, what, fix)
 
 
 def _members(gate: Gate, prepared: PreparedRun) -> dict[str, Member]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from assay.number_text import format_figures
 from assay.records import Floats, exact
 
 PSEUDO = 0.25
@@ -295,7 +296,9 @@ class Estimate(float):
     def __repr__(self) -> str:
         """The number as of a float, then its interval and documents: `0.5 (0.25 … 0.75, n 20)`."""
         low, high = self._ends()
-        ends = f"{low:.4g} … {high:.4g}" if low is not None and high is not None else self.reason or "no interval"
+        ends = self.reason or "no interval"
+        if low is not None and high is not None:
+            ends = f"{format_figures(low)} … {format_figures(high)}"
         return f"{float(self)!r} ({ends}, n {self.n:,})"
 
     __str__ = float.__repr__  # in texts and files it is a number
