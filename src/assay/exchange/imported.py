@@ -37,7 +37,9 @@ from assay.score_keys import ScoreKey, split_rows, stderr_name
 from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import BOUNDS, AggregationOrFunction, within
 from assay.statistics.board import Board
-from assay.statistics.influence import Estimate, Influence
+from assay.statistics.estimate import NO_PARTS, Estimate, Evidence, with_evidence
+from assay.statistics.influence import Influence
+from assay.statistics.intervals import with_interval
 from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.task import Task
 
@@ -300,15 +302,15 @@ def _with_reported(
     for row in dict.fromkeys((*counts, *task.reported)):
         computed, reported = rows.get(row), task.reported.get(row)
         if reported is None or (
-            computed is not None and math.isclose(computed, reported.value, rel_tol=1e-9, abs_tol=1e-12)
+            computed is not None and math.isclose(float(computed), reported.value, rel_tol=1e-9, abs_tol=1e-12)
         ):
             estimates |= {row: computed} if computed is not None else {}
         else:
             computed = _reported_estimate(reported, counts.get(row, 0), task.source or task.name)
             is_power = row.metric.endswith("perplexity")
-            estimates[row] = computed.but(
-                is_power=is_power, bounds=BOUNDS.get("perplexity" if is_power else row.metric)
-            )
+            evidence = replace(computed.evidence, is_power=is_power)
+            bounds = BOUNDS.get("perplexity" if is_power else row.metric)
+            estimates[row] = with_interval(replace(computed, scale=bounds, evidence=evidence))
     return estimates
 
 
@@ -319,8 +321,8 @@ def _aggregation(row: ScoreKey) -> AggregationOrFunction | None:
 
 def _reported_estimate(reported: ReportedValue, n: int, source: str) -> Estimate:
     reason = "" if reported.stderr is not None else "not reported by the source"
-    parts = {Influence(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else {}
-    return Estimate(reported.value, reported.stderr, n, reason, parts=parts)
+    parts = {Influence(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else NO_PARTS
+    return Estimate(reported.value, reported.stderr, n, reason, evidence=Evidence(parts))
 
 
 def _reported_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskEntry]) -> dict[str, GroupEntry]:
@@ -349,8 +351,9 @@ def _reported_rows(
     for row, reported in group.reported.items():
         own = _members_rows(row, [estimates_of(tasks[name]) for name in below if name in tasks])
         n = reported.n if reported.n is not None else _counted(reported.value, own)
-        is_rate = bool(own) and n == sum(each.n for each in own) and all(each.is_rate for each in own)
-        rows[row] = _reported_estimate(reported, n, group.name).but(tasks=max(len(own), 1), is_rate=is_rate)
+        is_rate = bool(own) and n == sum(each.n for each in own) and all(each.evidence.is_rate for each in own)
+        number = _reported_estimate(reported, n, group.name)
+        rows[row] = with_interval(with_evidence(number, tasks=max(len(own), 1), is_rate=is_rate))
     return rows
 
 
@@ -369,7 +372,7 @@ def _counted(value: float, own: Sequence[Estimate]) -> int:
     n = sum(each.n for each in own)
     if not n:
         return 0
-    means = (sum(each.value * each.n for each in own) / n, sum(each.value for each in own) / len(own))
+    means = (sum(float(each) * each.n for each in own) / n, sum(map(float, own)) / len(own))
     return n if any(math.isclose(value, mean, rel_tol=1e-6, abs_tol=1e-9) for mean in means) else 0
 
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from assay.config.group import AggMetricConfig
-from assay.groups.rows import MemberRows, as_estimate
+from assay.groups.task_results import MemberRows
 from assay.score_keys import ScoreKey
-from assay.statistics.influence import Estimate, Influence
+from assay.statistics.estimate import NO_PARTS, Estimate, Evidence
+from assay.statistics.influence import Influence
 
 
 class TaskScore(NamedTuple):
@@ -70,11 +71,7 @@ def pooled_means(
     for entry in entries:
         for filter_name in _filters(entry, known):
             key = ScoreKey(entry.metric_name, filter_name)
-            estimates = {
-                name: as_estimate(known[name].rows[key], known[name].documents)
-                for name in tasks
-                if name in known and key in known[name].rows
-            }
+            estimates = {name: known[name].rows[key] for name in tasks if name in known and key in known[name].rows}
             scores = {
                 name: TaskScore(float(estimate), estimate.stderr, known[name].documents)
                 for name, estimate in estimates.items()
@@ -83,17 +80,20 @@ def pooled_means(
             score = mean_of_tasks(tasks, scores, by_size=by_size)
             if score is not None:
                 parts = _parts(estimates, scores, by_size=by_size)
-                rows[key] = Estimate(score.value, score.stderr, score.size, missing=tuple(score.missing), parts=parts)
+                evidence = Evidence(parts, missing=tuple(score.missing))
+                rows[key] = Estimate(score.value, score.stderr, score.size, evidence=evidence)
     return rows
 
 
-def _parts(rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_size: bool) -> dict[Influence, float]:
+def _parts(
+    rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_size: bool
+) -> Mapping[Influence, float]:
     """The draws that a mean of tasks depends on; none where that is not known of all."""
     weights = {name: score.size if by_size else 1 for name, score in scores.items()}
     whole = sum(weights.values())
-    if not whole or not all(row.parts for row in rows.values()):
-        return {}
-    return {draws: weights[name] / whole for name, row in rows.items() for draws in row.parts}
+    if not whole or not all(row.evidence.parts for row in rows.values()):
+        return NO_PARTS
+    return {draws: weights[name] / whole for name, row in rows.items() for draws in row.evidence.parts}
 
 
 def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[str]:

@@ -24,7 +24,8 @@ from assay.runs.samples.turns import shown_prompt
 from assay.score_keys import ScoreKey, sample_scores
 from assay.statistics.arrays import estimate
 from assay.statistics.calibration import CurvePoint
-from assay.statistics.influence import Bounds, Estimate, clip_to_bounds
+from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Bounds, clip_to_bounds
 
 MAX_VALUES, MIN_SAMPLES = 12, 5
 """Default slicing columns have at most so many values, with at least so many samples each."""
@@ -292,7 +293,7 @@ def slices_of(
         if column in columns or (not columns and _is_slicing_column(parts))
     }
     return {
-        column: sorted((_slice(name, own, scale) for name, own in parts.items()), key=lambda part: part.number.value)
+        column: sorted((_slice(name, own, scale) for name, own in parts.items()), key=lambda part: float(part.number))
         for column, parts in chosen.items()
     }
 

@@ -436,10 +436,9 @@ def _pass_series(name: str, number: int, alias: str, scores: Sequence[Sequence[f
     points = []
     for k in range(1, len(scores[0]) + 1):
         passed = combine([scores], how=f"pass@{k}")  # type: ignore[list-item]  # rows of scores, as pass@k takes them
-        shown = interval_text(passed.value, passed.low, passed.high)
-        points.append(
-            Point(k, passed.value, passed.low, passed.high, f"{name}: {alias} pass@{k} {shown}, n {passed.n:,}")
-        )
+        value = float(passed)
+        shown = interval_text(value, passed.low, passed.high)
+        points.append(Point(k, value, passed.low, passed.high, f"{name}: {alias} pass@{k} {shown}, n {passed.n:,}"))
     return Series(name, points, number)
 
 
@@ -547,10 +546,10 @@ def slices_panel(slices: Sequence[Slice], key: ScoreKey) -> Panel:
     points = [
         Point(
             row,
-            number.value,
+            float(number),
             number.low,
             number.high,
-            f"{part.name}: {interval_text(number.value, number.low, number.high)}, n {number.n:,}",
+            f"{part.name}: {interval_text(float(number), number.low, number.high)}, n {number.n:,}",
             text=f"{format_decimal(number.value)} · n {number.n:,}",
         )
         for row, (part, number) in enumerate(zip(slices, numbers, strict=True))

@@ -232,9 +232,9 @@ def _provisional(owner: str, written: JSONObject) -> Row:
     estimate = Estimate(
         number(written.get("value")),
         number(written.get("stderr")),
-        None if low is None and high is None else (number(low), number(high)),
         _whole(written.get("n")),
         str(written.get("reason") or ""),
+        None if low is None and high is None else (number(low), number(high)),
         method=str(written.get("method") or ""),
     )
     return Row(
