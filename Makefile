@@ -85,7 +85,6 @@ install-quick:
 	@$(PYTHON) -m venv $(VENV) && $(PIP) --editable '.[quick]' && $(PIP) --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13
 
 docs: install-test  ## write the generated pages
-	@$(BIN)/python tools/make_public.py
 	@$(BIN)/python tools/make_reference.py docs/reference
 	@$(BIN)/python tools/make_differences_pages.py
 	@$(BIN)/python tools/make_seeds.py docs/seeds.md

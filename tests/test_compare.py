@@ -15,11 +15,11 @@ from scipy import stats
 import run_world
 from assay import simple_evaluate
 from assay.comparison.compare import compare
-from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.pairing import _by_content
 from assay.errors import AssayError
 from assay.evaluation.score import ScoreOptions, score
 from assay.report.comparison_text import comparison_summary
+from assay.runs.comparison import ComparedRow, Comparison
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import choose, generate
 

@@ -13,11 +13,11 @@ from statsmodels.stats.power import NormalIndPower
 from assay import simple_evaluate
 from assay.cli import main
 from assay.comparison.compare import compare
-from assay.comparison.comparison import ComparedRow, ComparedRun, Comparison
 from assay.comparison.conditions import parse_gate
 from assay.errors import AssayError
 from assay.models import Scripted
 from assay.report.comparison_text import comparison_csv, comparison_summary, gate_line
+from assay.runs.comparison import ComparedRow, ComparedRun, Comparison
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import SAMPLED
 

@@ -7,9 +7,9 @@ import pytest
 
 from assay import simple_evaluate
 from assay.comparison.compare import compare
-from assay.comparison.comparison import ComparedRow, Comparison
 from assay.errors import AssayError
 from assay.models import Scripted
+from assay.runs.comparison import ComparedRow, Comparison
 
 GRAPH = """
 data_config:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 from tools import make_reference
-from tools.make_public import generated
 
 from assay import TaskManager, simple_evaluate
 from assay.catalog.selection import looks_like_path
@@ -117,12 +116,6 @@ def test_the_tables_of_differences_are_up_to_date(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(ROOT / "tools/make_differences_pages.py"), str(tmp_path)], check=True)
     for page in ("lm-eval.md", "sygra.md"):
         assert (tmp_path / page).read_text() == (ROOT / "docs" / page).read_text(), f"{page}: run `make docs`"
-
-
-def test_the_signatures_of_the_python_api_are_up_to_date() -> None:
-    text = (ROOT / "src/assay/public.py").read_text()
-    assert generated(text) == text, "src/assay/public.py: run `make docs`"
-    assert generated(text.replace("num_fewshot: int | None = None, ", "")) == text
 
 
 def test_every_backend_has_a_page_with_all_its_arguments_explained() -> None:

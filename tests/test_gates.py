@@ -10,11 +10,11 @@ import pytest
 import run_world
 from assay.cli import main
 from assay.comparison.compare import compare
-from assay.comparison.comparison import Comparison
 from assay.comparison.conditions import Plain, parse_gate
 from assay.errors import AssayError
 from assay.report.comparison_text import comparison_summary, comparison_tables
 from assay.report.table_writers import write_markdown
+from assay.runs.comparison import Comparison
 from compared_world import GROUP, make_run, two_runs, write_tasks
 
 

@@ -1,20 +1,24 @@
 """The options of a run are listed once, in RunConfig: flags, Python parameters and the identity of a run derive from it."""
 
 import argparse
+import ast
 import inspect
+import re
 import subprocess
 import sys
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 import assay
+from assay import public
 from assay.cli import define
 from assay.cli.flags import run_options
-from assay.config.option import yaml_keys
+from assay.config.option import yaml_fields, yaml_keys
 from assay.config.run import OPTIONS, RunConfig, identity_of
 from assay.errors import ConfigError
+from assay.public import RunOptions
 
 
 def flags(*words: str) -> argparse.Namespace:
@@ -24,10 +28,37 @@ def flags(*words: str) -> argparse.Namespace:
 
 
 def test_every_option_is_a_parameter_of_the_python_api() -> None:
-    for function in (assay.simple_evaluate, assay.evaluate):
+    for function in (assay.run, assay.simple_evaluate, assay.evaluate):
         known = inspect.signature(function).parameters
         assert set(yaml_keys(RunConfig)) - set(known) <= {"model", "tasks"}
-    assert inspect.signature(assay.simple_evaluate).parameters["limit"].annotation == float | None
+        assert known["limit"].annotation == float | None
+        assert known["numpy_random_seed"].default == 1234
+    assert inspect.signature(assay.run).parameters["log_samples"].default is False
+    assert inspect.signature(assay.simple_evaluate).parameters["log_samples"].default is True
+    assert inspect.signature(assay.evaluate).parameters["fewshot_as_multiturn"].default is False
+
+
+def test_the_keywords_that_editors_read_are_the_options_of_a_run() -> None:
+    kinds = {name: str(kind).replace("typing.", "") for name, kind in get_type_hints(RunConfig).items()}
+    expected = {}
+    for field in yaml_fields(RunConfig):
+        kind = re.sub(r"tuple\[(.*), \.\.\.\]", r"collections.abc.Sequence[\1]", kinds[field.name])
+        expected[field.name] = f"str | {kind}" if field.metadata["many"] else kind
+    for name in ("model", "model_args", "tasks"):
+        del expected[name]
+    simple = {"<class 'int'>": "int", "<class 'bool'>": "bool", "<class 'float'>": "float", "<class 'str'>": "str"}
+    keywords = {name: str(kind).replace("typing.", "") for name, kind in get_type_hints(RunOptions).items()}
+    assert [(name, simple.get(kind, kind)) for name, kind in keywords.items()] == [
+        (name, simple.get(kind, kind)) for name, kind in expected.items()
+    ]
+
+
+def test_the_names_that_editors_read_are_the_public_names() -> None:
+    tree = ast.parse(inspect.getsource(public))
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    exported = {(str(each.module), name.name) for each in imports for name in each.names if name.asname == name.name}
+    assert exported == {(home, name) for home, names in public.HOMES.items() for name in names}
 
 
 def test_an_unknown_parameter_is_refused_with_a_suggestion() -> None:

@@ -20,8 +20,9 @@ import run_world
 from assay import simple_evaluate
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.report.document import ReportOptions, build_report
+from assay.report.document import build_report
 from assay.report.write import PAGE_STYLE, as_csv, as_html, as_json, as_markdown
+from assay.runs.extensions import ReportOptions
 from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, visible
 from conftest import Write
 from exchange_world import HARM, INSPECT, run_harm, write_harm

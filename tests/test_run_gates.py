@@ -13,7 +13,6 @@ import run_world
 from assay.cli import main
 from assay.comparison.absolute import RunNumbers
 from assay.comparison.compare import compare
-from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
@@ -21,6 +20,7 @@ from assay.errors import AssayError
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.report.comparison_text import gate_line
 from assay.report.table import markdown_table
+from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
 from assay.statistics.intervals import interval

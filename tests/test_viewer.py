@@ -24,12 +24,13 @@ from tools.get_browser import find_browser
 
 import compared_world
 from assay import ScoreOptions, score, simple_evaluate
-from assay.comparison.comparison import Flip
 from assay.models import Scripted
 from assay.models.servers.server_model import Price
 from assay.number_text import format_trimmed
 from assay.records import FilterScores, Generate, Sample
-from assay.report.document import ReportOptions, build_report
+from assay.report.document import build_report
+from assay.runs.comparison import Flip
+from assay.runs.extensions import ReportOptions
 from assay.runs.folder import write_json
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord

@@ -1,19 +1,18 @@
 """The Python API. `assay.NAME` is looked up here and imported at its first use, so that `import assay` costs nothing.
 
-The blocks between `<generated …>` and `</generated>` are written by tools/make_public.py (`make docs`): editors and type
-checkers read text. A test fails when they are out of date.
+Editors and type checkers read text: the imports below repeat HOMES, and RunOptions the options of a run. A test compares them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Never
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_type_hints
 
 from assay.late import late
 
 HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.comparison.compare": ("compare",),
-    "assay.comparison.comparison": ("Comparison",),
     "assay.comparison.leaderboard": (
         "Leaderboard",
         "leaderboard",
@@ -108,12 +107,13 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "Rolling",
         "Text",
     ),
-    "assay.report.document": ("ReportOptions",),
     "assay.report.pictures": (
         "Picture",
         "plot",
     ),
     "assay.report.write": ("write_report",),
+    "assay.runs.comparison": ("Comparison",),
+    "assay.runs.extensions": ("ReportOptions",),
     "assay.runs.run": ("Run",),
     "assay.score_keys": ("ScoreKey",),
     "assay.scoring.scorer_models": (
@@ -159,9 +159,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
 """The public names by the module that defines them."""
 
 if TYPE_CHECKING:
-    # <generated imports>
     from assay.comparison.compare import compare as compare
-    from assay.comparison.comparison import Comparison as Comparison
     from assay.comparison.leaderboard import Leaderboard as Leaderboard
     from assay.comparison.leaderboard import leaderboard as leaderboard
     from assay.config.group import AggMetricConfig as AggMetricConfig
@@ -233,10 +231,11 @@ if TYPE_CHECKING:
     from assay.records import Message as Message
     from assay.records import Rolling as Rolling
     from assay.records import Text as Text
-    from assay.report.document import ReportOptions as ReportOptions
     from assay.report.pictures import Picture as Picture
     from assay.report.pictures import plot as plot
     from assay.report.write import write_report as write_report
+    from assay.runs.comparison import Comparison as Comparison
+    from assay.runs.extensions import ReportOptions as ReportOptions
     from assay.runs.run import Run as Run
     from assay.score_keys import ScoreKey as ScoreKey
     from assay.scoring.combined import CrossFilterScorer as CrossFilterScorer
@@ -262,134 +261,128 @@ if TYPE_CHECKING:
     from assay.tasks.instances import GenerateTask as GenerateTask
     from assay.tasks.instances import MultipleChoiceTask as MultipleChoiceTask
     from assay.tasks.scoring import ScorerFactory as ScorerFactory
-    # </generated>
 
 Tasks = str | Mapping[str, object] | Sequence[object] | None
 """Names, paths, configurations or objects of tasks and groups: one, or a list of them."""
+ModelArgs = str | Mapping[str, object] | None
 
 
-# <generated simple_evaluate>
-def simple_evaluate(  # noqa: PLR0913  # the options of a run
-    model: "AnyModel | str | None", model_args: str | Mapping[str, object] | None = None, tasks: Tasks = None, *,
-    task_manager: "TaskManager | None" = None, evaluation_tracker: object = None, models_file: str | None = None,
-    model_role: Mapping[str, object] | None = None, num_fewshot: int | None = None, repeats: int | None = None,
-    gen_kwargs: str | Mapping[str, object] | None = None, system_instruction: str | None = None,
-    apply_chat_template: bool | str = False, fewshot_as_multiturn: bool = True,
-    over_length: Literal["error", "drop_shots", "truncate"] = "error", max_cost: float | None = None,
-    max_time: float | None = None, max_failures: int | None = None,
-    resume_calls: Literal["retry", "skip", "fail"] = "fail", stop_when: str | None = None, limit: float | None = None,
-    start_index: int = 0, sample: int | None = None, samples: Mapping[str, object] | None = None,
-    shard: str | None = None, include_path: str | Sequence[str] | None = None, plugins: str | Sequence[str] = (),
-    include_defaults: bool = True, data_dir: str | None = None, output_path: str | None = None,
-    runs_dir: str | None = None, run_name: str | None = None, force: bool = False, log_samples: bool = True,
-    use_cache: str | None = None, batch_size: int | str | None = None, max_batch_size: int | None = None,
-    device: str | None = None, trust_remote_code: bool = False, replicas: int | str | None = None,
-    gpus_per_replica: float | None = None, ray: str | None = None, serve: str | None = None,
-    serve_timeout: float = 1800.0, compat: Literal["lm-eval", "sygra"] | None = None,
-    bootstrap_iters: int | None = 100000, predict_only: bool = False, max_failed: float = 0.01,
-    confirm_run_unsafe_code: bool = False, seed: Sequence[int | None] | int | None = None, random_seed: int | None = 0,
-    numpy_random_seed: int | None = 1234, torch_random_seed: int | None = 1234, fewshot_random_seed: int | None = 1234,
-    write_out: bool = False, show_config: bool = False, dry_run: bool = False,
-    metadata: str | Mapping[str, object] | None = None, cache_requests: bool | str = False,
-    rewrite_requests_cache: bool = False, delete_requests_cache: bool = False, check_integrity: bool = False,
-    verbosity: str | None = None, **unknown: Never,
-) -> dict[str, Any]:  # fmt: skip
-    # </generated>
+class RunOptions(TypedDict, total=False):
+    """The options of a run as keywords: those of `RunConfig`, where a sequence may be written for a tuple. A test compares them."""
+
+    models_file: str | None
+    model_role: Mapping[str, object] | None
+    num_fewshot: int | None
+    repeats: int | None
+    gen_kwargs: str | Mapping[str, object] | None
+    system_instruction: str | None
+    apply_chat_template: bool | str
+    fewshot_as_multiturn: bool
+    over_length: Literal["error", "drop_shots", "truncate"]
+    max_cost: float | None
+    max_time: float | None
+    max_failures: int | None
+    resume_calls: Literal["retry", "skip", "fail"]
+    stop_when: str | None
+    limit: float | None
+    start_index: int
+    sample: int | None
+    samples: Mapping[str, object] | None
+    shard: str | None
+    include_path: str | Sequence[str] | None
+    plugins: str | Sequence[str]
+    include_defaults: bool
+    data_dir: str | None
+    output_path: str | None
+    runs_dir: str | None
+    run_name: str | None
+    force: bool
+    log_samples: bool
+    use_cache: str | None
+    batch_size: int | str | None
+    max_batch_size: int | None
+    device: str | None
+    trust_remote_code: bool
+    replicas: int | str | None
+    gpus_per_replica: float | None
+    ray: str | None
+    serve: str | None
+    serve_timeout: float
+    compat: Literal["lm-eval", "sygra"] | None
+    bootstrap_iters: int | None
+    predict_only: bool
+    max_failed: float
+    confirm_run_unsafe_code: bool
+    seed: Sequence[int | None] | int | None
+    random_seed: int | None
+    numpy_random_seed: int | None
+    torch_random_seed: int | None
+    fewshot_random_seed: int | None
+    write_out: bool
+    show_config: bool
+    dry_run: bool
+    metadata: str | Mapping[str, object] | None
+    cache_requests: bool | str
+    rewrite_requests_cache: bool
+    delete_requests_cache: bool
+    check_integrity: bool
+    verbosity: str | None
+
+
+def simple_evaluate(
+    model: "AnyModel | str | None",
+    model_args: ModelArgs = None,
+    tasks: Tasks = None,
+    *,
+    task_manager: "TaskManager | None" = None,
+    evaluation_tracker: object = None,  # noqa: ARG001  # lm-eval's parameter
+    **options: Unpack[RunOptions],
+) -> dict[str, Any]:
     """Evaluate a model on tasks; returns lm-eval's dict of results, with `samples` unless `log_samples` is false.
 
     `model` is a model object or a name of `assay ls models`. The options are those of `assay run` and of lm-eval's function of
     this name; docs/reference/run.md explains each. `evaluation_tracker` has no effect: results are stored in `output_path`.
     """
-    options = _options(locals())
     from assay.exchange.lm_eval_api import simple_evaluate as start
 
-    return start(**options, **_stop_rule(options))
+    own = {**DEFAULTS["simple_evaluate"], **options}
+    return start(model, model_args, tasks, task_manager=task_manager, **own, **_stop_rule(own))
 
 
-# <generated run>
-def run(  # noqa: PLR0913  # the options of a run
-    model: "AnyModel | str | None", model_args: str | Mapping[str, object] | None = None, tasks: Tasks = None, *,
-    task_manager: "TaskManager | None" = None, progress: bool = True, models_file: str | None = None,
-    model_role: Mapping[str, object] | None = None, num_fewshot: int | None = None, repeats: int | None = None,
-    gen_kwargs: str | Mapping[str, object] | None = None, system_instruction: str | None = None,
-    apply_chat_template: bool | str = False, fewshot_as_multiturn: bool = True,
-    over_length: Literal["error", "drop_shots", "truncate"] = "error", max_cost: float | None = None,
-    max_time: float | None = None, max_failures: int | None = None,
-    resume_calls: Literal["retry", "skip", "fail"] = "fail", stop_when: str | None = None, limit: float | None = None,
-    start_index: int = 0, sample: int | None = None, samples: Mapping[str, object] | None = None,
-    shard: str | None = None, include_path: str | Sequence[str] | None = None, plugins: str | Sequence[str] = (),
-    include_defaults: bool = True, data_dir: str | None = None, output_path: str | None = None,
-    runs_dir: str | None = None, run_name: str | None = None, force: bool = False, log_samples: bool = False,
-    use_cache: str | None = None, batch_size: int | str | None = None, max_batch_size: int | None = None,
-    device: str | None = None, trust_remote_code: bool = False, replicas: int | str | None = None,
-    gpus_per_replica: float | None = None, ray: str | None = None, serve: str | None = None,
-    serve_timeout: float = 1800.0, compat: Literal["lm-eval", "sygra"] | None = None,
-    bootstrap_iters: int | None = 100000, predict_only: bool = False, max_failed: float = 0.01,
-    confirm_run_unsafe_code: bool = False, seed: Sequence[int | None] | int | None = None, random_seed: int | None = 0,
-    numpy_random_seed: int | None = 1234, torch_random_seed: int | None = 1234, fewshot_random_seed: int | None = 1234,
-    write_out: bool = False, show_config: bool = False, dry_run: bool = False,
-    metadata: str | Mapping[str, object] | None = None, cache_requests: bool | str = False,
-    rewrite_requests_cache: bool = False, delete_requests_cache: bool = False, check_integrity: bool = False,
-    verbosity: str | None = None, **unknown: Never,
-) -> "Run":  # fmt: skip
-    # </generated>
+def run(
+    model: "AnyModel | str | None",
+    model_args: ModelArgs = None,
+    tasks: Tasks = None,
+    *,
+    task_manager: "TaskManager | None" = None,
+    progress: bool = True,
+    **options: Unpack[RunOptions],
+) -> "Run":
     """Evaluate a model on tasks, as `assay run` does; returns the finished run, read with `.table`, `.scores()`, `.plot()` ….
 
     Without `output_path` it is stored below `runs_dir`, as by `assay run`; the same call resumes a run that was stopped. Where
     documents failed or a limit was reached, `.status` is not `complete`. `progress=False` shows nothing meanwhile.
     """
-    options = _options(locals())
     from assay.evaluation.api import stored_run
 
-    around = {
-        "task_manager": options.pop("task_manager"),
-        "model_role": options.pop("model_role"),
-        **_stop_rule(options),
-    }
-    with late("shown_progress")() if options.pop("progress") else nullcontext() as watch:
-        return stored_run(options.pop("model"), options, watch=watch or _unseen, **around)
+    own: dict[str, Any] = {**options, "model_args": model_args, "tasks": tasks}
+    around = {"task_manager": task_manager, "model_role": own.pop("model_role", None), **_stop_rule(own)}
+    with late("shown_progress")() if progress else nullcontext() as watch:
+        return stored_run(model, own, watch=watch or _unseen, **around)
 
 
 def _unseen(_: object) -> None:
     """Show nothing of a run's progress."""
 
 
-# <generated evaluate>
-def evaluate(  # noqa: PLR0913  # the options of a run
-    lm: "AnyModel", task_dict: Mapping[str, Any], *, model_args: str | Mapping[str, object] | None = None,
-    models_file: str | None = None, model_role: Mapping[str, object] | None = None, num_fewshot: int | None = None,
-    repeats: int | None = None, gen_kwargs: str | Mapping[str, object] | None = None,
-    system_instruction: str | None = None, apply_chat_template: bool | str = False, fewshot_as_multiturn: bool = False,
-    over_length: Literal["error", "drop_shots", "truncate"] = "error", max_cost: float | None = None,
-    max_time: float | None = None, max_failures: int | None = None,
-    resume_calls: Literal["retry", "skip", "fail"] = "fail", stop_when: str | None = None, limit: float | None = None,
-    start_index: int = 0, sample: int | None = None, samples: Mapping[str, object] | None = None,
-    shard: str | None = None, include_path: str | Sequence[str] | None = None, plugins: str | Sequence[str] = (),
-    include_defaults: bool = True, data_dir: str | None = None, output_path: str | None = None,
-    runs_dir: str | None = None, run_name: str | None = None, force: bool = False, log_samples: bool = True,
-    use_cache: str | None = None, batch_size: int | str | None = None, max_batch_size: int | None = None,
-    device: str | None = None, trust_remote_code: bool = False, replicas: int | str | None = None,
-    gpus_per_replica: float | None = None, ray: str | None = None, serve: str | None = None,
-    serve_timeout: float = 1800.0, compat: Literal["lm-eval", "sygra"] | None = None,
-    bootstrap_iters: int | None = 100000, predict_only: bool = False, max_failed: float = 0.01,
-    confirm_run_unsafe_code: bool = False, seed: Sequence[int | None] | int | None = None, random_seed: int | None = 0,
-    numpy_random_seed: int | None = 1234, torch_random_seed: int | None = 1234, fewshot_random_seed: int | None = 1234,
-    write_out: bool = False, show_config: bool = False, dry_run: bool = False,
-    metadata: str | Mapping[str, object] | None = None, cache_requests: bool | str = False,
-    rewrite_requests_cache: bool = False, delete_requests_cache: bool = False, check_integrity: bool = False,
-    verbosity: str | None = None, **unknown: Never,
-) -> dict[str, Any]:  # fmt: skip
-    # </generated>
+def evaluate(
+    lm: "AnyModel", task_dict: Mapping[str, Any], *, model_args: ModelArgs = None, **options: Unpack[RunOptions]
+) -> dict[str, Any]:
     """Evaluate a model on tasks that `TaskManager.load` returned; returns the content of results.json."""
-    options = _options(locals())
     from assay.exchange.lm_eval_api import evaluate as start
 
-    return start(**options, **_stop_rule(options))
-
-
-def _options(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Join the parameters of a function with its unknown ones, which are refused with a suggestion like those of a file."""
-    return {**{name: value for name, value in parameters.items() if name != "unknown"}, **parameters["unknown"]}
+    own = {**DEFAULTS["evaluate"], **options, "model_args": model_args}
+    return start(lm, task_dict, **own, **_stop_rule(own))
 
 
 def _stop_rule(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -401,15 +394,36 @@ def _stop_rule(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"stop_rule": stop_rule}
 
 
-HERE = ("evaluate", "run", "simple_evaluate")
-"""The public names that this module defines."""
-NAMES = sorted([*HERE, *(name for names in HOMES.values() for name in names)])
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "run": {},
+    "simple_evaluate": {"log_samples": True},
+    "evaluate": {"log_samples": True, "fewshot_as_multiturn": False},
+}
+"""The functions that this module defines, with their defaults that differ from those of the command line, as in lm-eval."""
+NAMES = sorted([*DEFAULTS, *(name for names in HOMES.values() for name in names)])
 
 
 def load(name: str) -> object:
     """Import a public name."""
-    home = __name__ if name in HERE else next((module for module, names in HOMES.items() if name in names), None)
+    if name in DEFAULTS:
+        return _with_signature(globals()[name])
+    home = next((module for module, names in HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'assay' has no attribute {name!r}")
     value: object = getattr(import_module(home), name)
     return value
+
+
+def _with_signature(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose signature lists every option of a run with its default: `help` and notebooks show it."""
+    from assay.config.option import yaml_fields
+    from assay.config.run import RunConfig
+
+    known, kinds = signature(function), get_type_hints(RunOptions)
+    first = [parameter for parameter in known.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
+    defaults = {**{item.name: item.default for item in yaml_fields(RunConfig)}, **DEFAULTS[function.__name__]}
+    options = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind) for name, kind in kinds.items()
+    ]
+    function.__signature__ = known.replace(parameters=[*first, *options])  # type: ignore[attr-defined]
+    return function

@@ -12,7 +12,6 @@ from assay.cli.output import draw_report_table, echo, echo_err, echo_json, echo_
 from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
 from assay.comparison.compare import compare
-from assay.comparison.comparison import Comparison
 from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config
@@ -31,6 +30,7 @@ from assay.report.comparison_text import (
 )
 from assay.report.pictures import check_target, plot_comparison, share_differences
 from assay.report.text_charts import forest_text
+from assay.runs.comparison import Comparison
 
 RUN_OPTIONS = {
     **dict.fromkeys(("limit", "sample", "num_fewshot", "gen_kwargs", "system_instruction", "include_path")),

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from assay.cli.flags import parse_count
 from assay.cli.output import echo, echo_err
-from assay.report.document import ReportOptions
 from assay.report.write import FILE_TYPES, format_of_file, report_text, write_report
+from assay.runs.extensions import ReportOptions
 from assay.runs.folder import RunError
 
 T = TypeVar("T")

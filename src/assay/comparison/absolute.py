@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import GATE, Gate, suggestion
 from assay.comparison.contrasts import aggregation_of
 from assay.comparison.gates import ENDED, Ends, Measured, beyond_bounds, moved, selected, why_undecided
@@ -14,6 +13,7 @@ from assay.comparison.rows import PairedRow, below, compared_members, lone_rows,
 from assay.errors import ConfigError, Problem, some
 from assay.records import JSONObject
 from assay.results import Row
+from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run, mapping, number
 from assay.score_keys import ScoreKey
 from assay.statistics.board import Board

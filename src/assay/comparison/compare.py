@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import orjson
 
-from assay.comparison.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
 from assay.comparison.conditions import Gate, parse_gate
 from assay.comparison.contrasts import ComparedTask
 from assay.comparison.gates import GateEvidence, Measured, decide, measure
@@ -37,6 +36,7 @@ from assay.comparison.rows import (
 )
 from assay.errors import ConfigError, Place, Problem
 from assay.records import AnyJSON, JSONObject
+from assay.runs.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from assay.comparison.comparison import GateKind, Unit
 from assay.errors import ConfigError, Place, Problem, nearest
+from assay.runs.comparison import GateKind, Unit
 from assay.statistics.arrays import SIGNS
 from assay.statistics.influence import PERCENT, Bounds
 

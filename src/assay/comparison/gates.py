@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import COUNTS, GATE, Gate, suggestion
 from assay.comparison.contrasts import Part, Reach
 from assay.comparison.rows import PairedRow, below
 from assay.errors import ConfigError, Problem, some
+from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
 from assay.statistics.intervals import Decision

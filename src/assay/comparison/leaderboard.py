@@ -8,11 +8,11 @@ from os import PathLike
 from pathlib import Path
 
 from assay.comparison.compare import compare
-from assay.comparison.comparison import ComparedRow
 from assay.comparison.pairing import OtherPrompts, task_scores
 from assay.comparison.rows import below
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import JSONObject
+from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.storage import shown_parts

@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from assay.comparison.comparison import ComparedRow
 from assay.comparison.contrasts import ComparedTask, Part, contrast, member_of
 from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run, mapping, number
 from assay.score_keys import ScoreKey, spellings
 from assay.statistics.influence import Spread

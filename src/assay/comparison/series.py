@@ -6,10 +6,10 @@ from pathlib import Path
 
 from assay.comparison.absolute import RunNumbers, decide_count, measure_value
 from assay.comparison.compare import CompareOptions, measured_gates
-from assay.comparison.comparison import GateVerdict
 from assay.comparison.gates import Measured, decide
 from assay.comparison.packs import open_run
 from assay.comparison.verdicts import parse_gates
+from assay.runs.comparison import GateVerdict
 from assay.statistics.intervals import LEVEL
 from assay.statistics.sequences import spent_at
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from assay.comparison.absolute import RunNumbers, decide_count, measure_value
 from assay.comparison.compare import CompareOptions, check_shares, measured_gates
-from assay.comparison.comparison import GateVerdict, decision_of
 from assay.comparison.conditions import FIX_VALUE, GATE, Gate, parse_gate
 from assay.comparison.gates import decide
 from assay.comparison.packs import open_run
 from assay.errors import ConfigError, Problem, some
+from assay.runs.comparison import GateVerdict, decision_of
 from assay.runs.results import failure_lines
 from assay.runs.run import COMPLETE, Run
 from assay.runs.storage import shown_path

@@ -1,7 +1,7 @@
 """The options of a run, each listed once: lm-eval's flags under their names, from a file, the command line or Python.
 
 Everything else derives from the fields of `RunConfig`: the flags of `assay run` (cli/flags.py), the reference page
-(tools/make_reference.py), the parameters of `simple_evaluate` (tools/make_public.py), the identity of a run and the `config`
+(tools/make_reference.py), the signature of `simple_evaluate` (public.py), the identity of a run and the `config`
 section of its results (evaluation/record.py).
 """
 

@@ -62,8 +62,7 @@ def evaluated(
     objects: dict[str, Any] = {role: value for role, value in (roles or {}).items() if hasattr(value, "identity")}
     named = {role: value for role, value in (roles or {}).items() if role not in objects} or None
     name = {"model": model} if isinstance(model, str) else {}
-    own = {key: value for key, value in options.items() if key != "evaluation_tracker"}  # the run has its own folder
-    config = run_config({**own, "model_role": named, **name})
+    config = run_config({**options, "model_role": named, **name})
     if checkpoint_runs(config):
         what, fix = "names several checkpoints", "call this function for each of them, or use `assay run`"
         raise ConfigError([Problem(Place("model_args"), what, fix)])

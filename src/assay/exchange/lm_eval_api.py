@@ -36,7 +36,7 @@ def simple_evaluate(
     `model` is a model object, a name of `assay ls models`, or None where the tasks are graphs that ask none; `model_role` has
     others by role. `options` are those of a run: see RunConfig. `stop_rule` makes the rule that `stop_when` describes.
     """
-    own = {"log_samples": True, **options, "tasks": listed(tasks), "model_args": model_args}
+    own = {**options, "tasks": listed(tasks), "model_args": model_args}
     return _with_failures_logged(evaluated(model, own, task_manager, model_role, stop_rule))
 
 
@@ -50,8 +50,7 @@ def evaluate(
     **options: YAMLValue,
 ) -> JSONDict:
     """Evaluate a model on tasks that `TaskManager.load` returned, or on tasks and groups by name."""
-    items = _tasks_in(task_dict)
-    own = {"log_samples": True, "fewshot_as_multiturn": False, **options, "tasks": items}
+    own = {**options, "tasks": _tasks_in(task_dict)}
     return _with_failures_logged(evaluated(lm, own, task_manager, model_role, stop_rule))
 
 

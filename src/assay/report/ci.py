@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from xml.etree import ElementTree
 
-from assay.comparison.comparison import Comparison, GateVerdict, decision_of
 from assay.number_text import format_share
 from assay.report.comparison_text import DECISIONS, gate_line, gate_number
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, ShareCell, TableLine
+from assay.runs.comparison import Comparison, GateVerdict, decision_of
 from assay.statistics.intervals import Decision
 
 Policy = Literal["pass", "fail"] | None

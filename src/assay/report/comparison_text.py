@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 
-from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.comparison.verification import (
     DIFFER,
     DRIFTS,
@@ -40,6 +39,7 @@ from assay.report.report_table import (
     TextCell,
 )
 from assay.report.table_writers import write_markdown
+from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.runs.results import tasks_text
 from assay.safe_text import spreadsheet_text
 from assay.score_keys import shown_filter

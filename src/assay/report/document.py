@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.comparison.compare import answer, compare, target
-from assay.comparison.comparison import Comparison
 from assay.comparison.judge_card import CardEntry, judge_card
 from assay.comparison.labelling import labelled_rows
 from assay.errors import AssayError, Place, Problem
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.results import Row
+from assay.runs.comparison import Comparison
+from assay.runs.extensions import ReportOptions
 from assay.runs.folder import RunError, no_run
 from assay.runs.run import RUNNING, Run
 from assay.runs.samples.encode import from_json
@@ -31,17 +32,6 @@ MAX_VALUES, MIN_SAMPLES = 12, 5
 """Default slicing columns have at most so many values, with at least so many samples each."""
 MAX_COLUMN_VALUES = 1000
 """A column with more values is not a slicing column."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportOptions:
-    """Options of a report: how many of the worst tasks and samples, and the columns to slice by."""
-
-    tasks: int = 5
-    samples: int = 2
-    columns: Sequence[str] = ()
-    flips: int = 5
-    allow_different_prompts: bool = False
 
 
 class Slice(NamedTuple):

@@ -14,7 +14,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from assay.comparison.comparison import ComparedRow, Comparison
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, some
 from assay.number_text import format_decimal, format_p
 from assay.report.charts import (
@@ -34,13 +33,14 @@ from assay.report.document import Slice, curves_of, opened_summary
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.reading import ResultLine, RunSummary, step_of
 from assay.results import Row
+from assay.runs.comparison import ComparedRow, Comparison
+from assay.runs.extensions import PlotKind
 from assay.runs.files import new_file
 from assay.runs.run import COMPLETE
 from assay.runs.storage import refuse_url
 from assay.score_keys import ScoreKey, shown_filter, spellings
 from assay.statistics.arrays import combine
 
-PlotKind = Literal["intervals", "time", "reliability", "pass_at_k"]
 KINDS: tuple[PlotKind, ...] = get_args(PlotKind)
 PlaceAxis = Literal["auto", "date", "step"]
 ENDINGS = ("svg", "png", "pdf")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from assay.comparison.comparison import ComparedRow, Comparison
 from assay.number_text import format_decimal, format_interval, format_p, format_signed
 from assay.report.reading import ResultLine, RunSummary
 from assay.report.table import is_logarithmic, markdown_table, shown_value
 from assay.report.terminal import TableView, fitted_table, wrap
 from assay.results import Row
+from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.run import RUNNING, Run
 from assay.safe_text import shorten, visible
 from assay.score_keys import shown_filter

@@ -16,18 +16,19 @@ import orjson
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.judge_card import CardEntry
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p
 from assay.records import JSONDict, JSONObject
 from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
-from assay.report.document import Curve, ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
+from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.reading import ResultLine
 from assay.report.table import format_value, is_logarithmic
 from assay.results import Row
+from assay.runs.comparison import ComparedRow, Comparison
+from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, visible

@@ -17,11 +17,12 @@ import orjson
 
 from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
-from assay.late import late
 from assay.records import AnyJSON, JSONObject
 from assay.redaction import results_without_secrets, without_secrets
 from assay.results import Results, Row
 from assay.runs import journal
+from assay.runs.comparison import Comparison
+from assay.runs.extensions import COMPARISON, REPORT, PlotKind, ReportOptions, ShownPlot, ShownTable
 from assay.runs.folder import (
     CHECKSUMS,
     JOURNALS,
@@ -50,12 +51,6 @@ from assay.score_keys import ScoreKey
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    # the types alone: imports go one way (docs/decisions/0028-one-run-for-every-reader.md)
-    from assay.comparison.comparison import Comparison
-    from assay.report.document import ReportOptions
-    from assay.report.pictures import Picture, PlotKind
-    from assay.report.text_table import TextTable
 
 RUNNING, STOPPED, COMPLETE = "running", "stopped", "complete"
 SCORE_TYPES = {
@@ -97,7 +92,7 @@ class Run:
         """The results, with rows that labels correct; empty where the run has none yet."""
         if self.written.is_empty or not self.labels:
             return self.written
-        return with_corrected_rows(self.written, late("corrected_rows")(self))
+        return with_corrected_rows(self.written, COMPARISON.functions.corrected_rows(self))
 
     @cached_property
     def written(self) -> Results:
@@ -305,7 +300,7 @@ class Run:
         """Every response in the journal, failures included; damaged lines are left out."""
         return journal.responses(self.path / journal.NAME)
 
-    # ---- tables, comparisons, plots and reports: `report` and `comparison` make them
+    # ---- tables, comparisons, plots and reports: `report` and `comparison` register what makes them
 
     def scored_rows(self) -> Iterator[tuple[str, str, Row]]:
         """Every number: `task` or `group`, its name, and its row."""
@@ -331,33 +326,27 @@ class Run:
         )
 
     @property
-    def table(self) -> "TextTable":
+    def table(self) -> ShownTable:
         """The results for a reader: fits the terminal, is HTML in a notebook, and Markdown as `str`."""
-        table: TextTable = late("table_of_run")(self)
-        return table
+        return REPORT.functions.table_of_run(self)
 
     def compare(
         self, *others: str | os.PathLike[str], tasks: Sequence[str] = (), metrics: Sequence[str] = (),
         gates: Sequence[str] = (), allow_different_prompts: bool = False, level: float = 0.95,
-    ) -> "Comparison":  # fmt: skip
+    ) -> Comparison:  # fmt: skip
         """Compare other runs with this one, document by document; `assay.compare` has more options."""
-        comparison: Comparison = late("compare")(
+        return COMPARISON.functions.compare(
             [self, *others], tasks=tasks, metrics=metrics, gates=gates,
             allow_different_prompts=allow_different_prompts, level=level,
         )  # fmt: skip
-        return comparison
 
-    def plot(
-        self, kind: "PlotKind" = "intervals", *, tasks: Sequence[str] = (), metric: str | None = None
-    ) -> "Picture":
+    def plot(self, kind: PlotKind = "intervals", *, tasks: Sequence[str] = (), metric: str | None = None) -> ShownPlot:
         """Draw the run: a notebook shows it, and `.save("out.svg")` writes it. `assay.plot` draws several runs."""
-        picture: Picture = late("plot")([self], kind, tasks=tasks, metric=metric)
-        return picture
+        return REPORT.functions.plot([self], kind, tasks=tasks, metric=metric)
 
-    def report(self, path: str | os.PathLike[str], *, options: "ReportOptions | None" = None) -> Path:
+    def report(self, path: str | os.PathLike[str], *, options: ReportOptions | None = None) -> Path:
         """Write a report of the run; the end of the name chooses HTML, Markdown, JSON or CSV."""
-        written: Path = late("write_report")([self], path, options=options)
-        return written
+        return REPORT.functions.write_report([self], path, options=options)
 
     def __fspath__(self) -> str:
         return str(self.path)

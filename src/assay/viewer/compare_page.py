@@ -12,12 +12,12 @@ from typing import NamedTuple
 from starlette.datastructures import QueryParams
 
 from assay.comparison.compare import compare
-from assay.comparison.comparison import Comparison, Flip
 from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
 from assay.report.index import run_stamp
 from assay.report.pictures import draw_differences, share_differences
 from assay.report.reading import RunSummary
+from assay.runs.comparison import Comparison, Flip
 from assay.runs.folder import SCORED, refuse_links_outside
 from assay.viewer.library import RunLibrary
 from assay.viewer.pages import MissingPage, Page, find_run, find_task, markup_links, open_samples

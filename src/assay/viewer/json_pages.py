@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip
 from assay.config.schema import Schema, type_schema
 from assay.records import AnyJSON
 from assay.redaction import redacted, redacted_text
 from assay.report.reading import LiveProgress, ResultLine, RunHeadline, RunSummary
 from assay.results import Row
+from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip
 from assay.runs.samples.records import StoredSample
 from assay.viewer.matrix import Matrix, matrix_rows
 from assay.viewer.pages import Page

@@ -3,16 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from assay.late import late
+from assay.runs.extensions import REPORT, ShownPlot, ShownTable
 from assay.score_keys import ScoreKey
 from assay.statistics.intervals import Decision
-
-if TYPE_CHECKING:
-    # the types alone: imports go one way (docs/decisions/0028-one-run-for-every-reader.md)
-    from assay.report.pictures import Picture
-    from assay.report.text_table import TextTable
 
 STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 """The stages of a number, in the order of the flow."""
@@ -192,15 +187,13 @@ class Comparison:
     power: float = 0.8
 
     @property
-    def table(self) -> "TextTable":
+    def table(self) -> ShownTable:
         """The rows for a reader: fits the terminal, is HTML in a notebook, and Markdown as `str`."""
-        table: TextTable = late("table_of_comparison")(self)
-        return table
+        return REPORT.functions.table_of_comparison(self)
 
-    def plot(self, *, metric: str | None = None) -> "Picture":
+    def plot(self, *, metric: str | None = None) -> ShownPlot:
         """Draw the differences with their intervals: a notebook shows it, and `.save("out.svg")` writes it."""
-        picture: Picture = late("plot_comparison")(self, metric=metric)
-        return picture
+        return REPORT.functions.plot_comparison(self, metric=metric)
 
     def __repr__(self) -> str:
         counts = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in ("better", "worse")}
