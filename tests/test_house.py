@@ -253,7 +253,6 @@ def test_the_ban_list_is_applied_to_names_prose_and_docstrings(tmp_path: Path) -
 
 
 SAME_NAME = {
-    "Estimate": "the float that statistics computes with, and the record of it in the results of a run",
     "Filter": "lm-eval's base class of filters, for helper code of its tasks, and ours",
     "Instance": "lm-eval's request of a class task, and the seeds' instance",
     "Results": "the seeds' results of a document's answers, and the tree of a run",

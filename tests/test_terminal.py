@@ -216,7 +216,7 @@ def test_a_perplexity_keeps_its_factor_and_the_ends_of_its_interval() -> None:
     from assay.report.table import results_view
     from assay.results import Estimate, Results, Row, TaskEntry
 
-    number = Estimate(198.66, 379.8, (2.47, 9300.748), 9, method="student-log")
+    number = Estimate(198.66, 379.8, 9, interval=(2.47, 9300.748), method="student-log")
     task = TaskEntry("t", "t", [Row("t", "word_perplexity", "none", number)], documents=9)
     lines, left_out = fitted_table(results_view(Results({"t": task})), 100)
     assert re.split(r" {2,}", lines[1].strip())[3:] == [

@@ -11,7 +11,7 @@ results`); lm-eval's layout, with names that join metric and filter ("acc,none")
     if row.estimate.value is None:
         print(row.estimate.reason)
 
-`Estimate`, the record of a number, is that of statistics (assay/statistics/estimate.py).
+`Estimate`, the record of a number, is that of statistics (assay/statistics/evidence.py).
 A new column of the results table is one field of `Row` or `Estimate`, and one cell of the table.
 """
 
@@ -21,9 +21,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from assay.score_keys import ScoreKey
-from assay.statistics.estimate import WRITTEN
-from assay.statistics.estimate import Estimate as Estimate
-from assay.statistics.estimate import Interval as Interval
+from assay.statistics.evidence import WRITTEN
+from assay.statistics.evidence import Estimate as Estimate
+from assay.statistics.evidence import Interval as Interval
 from assay.statistics.influence import Bounds
 
 ABOVE: Mapping[str, bool] = {"above": True}

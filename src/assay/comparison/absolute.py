@@ -17,7 +17,7 @@ from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run, mapping, number
 from assay.score_keys import ScoreKey
 from assay.statistics.board import Board
-from assay.statistics.estimate import Estimate, Evidence, with_evidence
+from assay.statistics.evidence import Estimate, Evidence, with_evidence
 from assay.statistics.influence import PERCENT, SHARE, Bounds, Spread
 from assay.statistics.intervals import Decision, interval
 from assay.statistics.spread import MemberEstimate, smooth

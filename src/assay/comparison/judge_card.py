@@ -19,7 +19,7 @@ from assay.score_keys import repeats_name
 from assay.statistics.aggregations import krippendorff_alpha
 from assay.statistics.agreement import kappa, spearman
 from assay.statistics.arrays import estimate
-from assay.statistics.estimate import Estimate
+from assay.statistics.evidence import Estimate
 from assay.statistics.jackknife import Pairs, jackknifed
 
 WINNER = re.compile(r'"winner"\s*:\s*"(A|B|tie)"')

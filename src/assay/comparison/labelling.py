@@ -36,7 +36,7 @@ from assay.safe_text import spreadsheet_cell
 from assay.score_keys import ScoreKey, spellings
 from assay.scoring.judges import PREFERENCE, RUBRIC
 from assay.statistics.arrays import estimate
-from assay.statistics.estimate import Estimate
+from assay.statistics.evidence import Estimate
 from assay.statistics.intervals import method, student, with_interval
 from assay.statistics.labels import Corrected
 from assay.statistics.members import weighted_sum

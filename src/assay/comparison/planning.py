@@ -20,7 +20,7 @@ from assay.results import Row, TaskEntry
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey, repeats_name, spellings
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, known_aggregation
-from assay.statistics.estimate import Estimate, Evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import Influence
 from assay.statistics.paired import documents_needed, effect_found, smoothed
 

@@ -24,8 +24,8 @@ from assay.score_keys import BYPASS, ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction
 from assay.statistics.board import Board, RowFailures
 from assay.statistics.calibration import CurvePoint
-from assay.statistics.estimate import Estimate, Evidence
 from assay.statistics.estimates import StderrMethod
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import Bounds
 from assay.statistics.intervals import interval
 from assay.statistics.noise import Noise, noise_of

@@ -19,7 +19,7 @@ from assay.runs.live import LiveFolder
 from assay.runs.samples.writer import NEWEST, SampleWriter
 from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation, known_aggregation
-from assay.statistics.estimate import Estimate
+from assay.statistics.evidence import Estimate
 from assay.tasks.run import TaskRun
 
 SECONDS, SHARE = 1.0, 0.01

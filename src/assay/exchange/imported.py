@@ -37,7 +37,7 @@ from assay.score_keys import ScoreKey, split_rows, stderr_name
 from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import BOUNDS, AggregationOrFunction, within
 from assay.statistics.board import Board
-from assay.statistics.estimate import NO_PARTS, Estimate, Evidence, with_evidence
+from assay.statistics.evidence import Estimate, Evidence, with_evidence
 from assay.statistics.influence import Influence
 from assay.statistics.intervals import with_interval
 from assay.tasks.audit import Audit, kinds_of
@@ -321,7 +321,7 @@ def _aggregation(row: ScoreKey) -> AggregationOrFunction | None:
 
 def _reported_estimate(reported: ReportedValue, n: int, source: str) -> Estimate:
     reason = "" if reported.stderr is not None else "not reported by the source"
-    parts = {Influence(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else NO_PARTS
+    parts = {Influence(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else {}
     return Estimate(reported.value, reported.stderr, n, reason, evidence=Evidence(parts))
 
 

@@ -27,7 +27,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation
-from assay.statistics.estimate import Estimate
+from assay.statistics.evidence import Estimate
 from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code, written
 

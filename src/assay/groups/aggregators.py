@@ -24,7 +24,7 @@ from assay.groups.task_results import (
 from assay.records import Failed, UserFunction, UserValue
 from assay.registry import Registry, accepted, parameter_problems, subclass_of
 from assay.score_keys import ScoreKey
-from assay.statistics.estimate import Estimate, with_evidence
+from assay.statistics.evidence import Estimate, with_evidence
 from assay.statistics.members import (
     difference,
     extreme,
@@ -204,7 +204,8 @@ class RowAggregator(Aggregator):
             names = [member.name for member in chosen]
             number = with_evidence(unknown(number.value, chosen, f"{BIASED} (of {some(names)})"), chosen=names)
         without_value = [member.name for member in row.members if member.estimate.value is None]
-        return with_evidence(number, missing=(*row.missing, *without_value))
+        missing = (*row.missing, *without_value)
+        return with_evidence(number, missing=missing) if missing else number
 
 
 class FunctionOfScores(RowAggregator, CustomAggregator):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from assay.config.group import AggMetricConfig
 from assay.groups.task_results import MemberRows
 from assay.score_keys import ScoreKey
-from assay.statistics.estimate import NO_PARTS, Estimate, Evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import Influence
 
 
@@ -85,14 +85,12 @@ def pooled_means(
     return rows
 
 
-def _parts(
-    rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_size: bool
-) -> Mapping[Influence, float]:
+def _parts(rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_size: bool) -> dict[Influence, float]:
     """The draws that a mean of tasks depends on; none where that is not known of all."""
     weights = {name: score.size if by_size else 1 for name, score in scores.items()}
     whole = sum(weights.values())
     if not whole or not all(row.evidence.parts for row in rows.values()):
-        return NO_PARTS
+        return {}
     return {draws: weights[name] / whole for name, row in rows.items() for draws in row.evidence.parts}
 
 

@@ -14,7 +14,7 @@ from assay.groups.task_results import SAMPLES, TaskResults, as_estimate, as_floa
 from assay.records import UserValue
 from assay.results import TaskEntry
 from assay.score_keys import STDERR, ScoreKey, filter_name_problem, metric_name_problem
-from assay.statistics.estimate import Estimate, Evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.intervals import noted, with_interval
 from assay.user_code import is_overridden
 

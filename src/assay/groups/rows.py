@@ -10,7 +10,7 @@ from assay.groups.group import Group, TaskT
 from assay.groups.task_results import SAMPLES, MemberRows, TaskResults
 from assay.records import Params, UserValue
 from assay.score_keys import ScoreKey
-from assay.statistics.estimate import Estimate, Evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.spread import MemberEstimate, smooth
 
 NONE, DEFAULT = "none", "default"

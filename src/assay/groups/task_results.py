@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from assay.records import UserValue, number
 from assay.score_keys import ScoreKey, split_rows, stderr_name
-from assay.statistics.estimate import Estimate, Evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import Influence
 
 TaskResults = Mapping[str, Mapping[str, float]]

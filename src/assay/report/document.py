@@ -25,7 +25,7 @@ from assay.runs.samples.turns import shown_prompt
 from assay.score_keys import ScoreKey, sample_scores
 from assay.statistics.arrays import estimate
 from assay.statistics.calibration import CurvePoint
-from assay.statistics.estimate import Estimate
+from assay.statistics.evidence import Estimate
 from assay.statistics.influence import Bounds, clip_to_bounds
 
 MAX_VALUES, MIN_SAMPLES = 12, 5

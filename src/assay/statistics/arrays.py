@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.records import Floats
-from assay.statistics.estimate import Estimate, Evidence, with_evidence
+from assay.statistics.evidence import Estimate, Evidence, with_evidence
 from assay.statistics.influence import SHARE, Bounds, Influence, clip_to_bounds, read_bounds
 from assay.statistics.intervals import LEVEL, Decision, with_interval
 from assay.statistics.members import difference, extreme, mean_by_weight, middle, power_mean, weighted_sum

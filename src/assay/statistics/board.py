@@ -12,8 +12,8 @@ from assay.records import EVERY_ROW, FilterScores, UserValue
 from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, Values, known_aggregation, within
 from assay.statistics.calibration import less_bias
-from assay.statistics.estimate import Estimate, with_evidence
 from assay.statistics.estimates import StderrMethod, estimate, with_draws
+from assay.statistics.evidence import Estimate, with_evidence
 from assay.statistics.influence import SHARE, clip_to_bounds
 from assay.statistics.intervals import with_interval
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.records import Floats
-from assay.statistics.estimate import Estimate, with_evidence
+from assay.statistics.evidence import Estimate, with_evidence
 from assay.statistics.influence import Spread
 from assay.statistics.intervals import LEVEL, interval, spread_of, student
 from assay.statistics.softmax import softmax

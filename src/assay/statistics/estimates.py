@@ -14,7 +14,7 @@ from assay.errors import some
 from assay.records import Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, mean, total
 from assay.statistics.classes import CLASS_AGGREGATIONS, every_pair
-from assay.statistics.estimate import Estimate, Evidence, with_evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import SHARE, Bounds, Influence, Spread, with_pseudo_documents
 from assay.statistics.intervals import RANKED, noted
 from assay.user_code import call_user_code, place_of
@@ -103,22 +103,22 @@ def with_draws(
     unused = declared if note else None
     bounds = SHARE if is_rate else declared if declared is not None and not note else BOUNDS.get(named)
     note = note or _few_of_a_class(aggregation, values)
-    evidence = replace(value.evidence, is_rate=is_rate, is_power=named.endswith("perplexity"))
-    value = replace(value, scale=bounds, note=note, unused_bounds=unused, evidence=evidence)
+    draws, is_power = value.evidence.draws, named.endswith("perplexity")
     stderr = value.stderr
     if stderr is None or value.value is None:
-        return value
-    if named == "median" and value.draws == len(values) >= RANKED:
-        value = with_evidence(value, ranked=sorted(values))
+        evidence = Evidence(draws=draws, is_rate=is_rate, is_power=is_power)
+        return replace(value, scale=bounds, note=note, unused_bounds=unused, evidence=evidence)
     influence = aggregation.influence(values) if aggregation.influence is not None else None
     if influence is None or len(influence) != len(values):
-        known = Influence(source, documents, None, stderr**2, clusters)
-        return with_evidence(value, parts={known: 1.0})
-    weights = aggregation.weights(values) if aggregation.weights is not None else None
-    bounded = bounds if named in MEANS else None
-    known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
-    spread = _of_areas(named, value, values, known) or _with_rare_classes(aggregation, value, values)
-    return noted(with_evidence(value, parts={known: 1.0}, spread=spread))
+        known, spread = Influence(source, documents, None, stderr**2, clusters), None
+    else:
+        weights = aggregation.weights(values) if aggregation.weights is not None else None
+        bounded = bounds if named in MEANS else None
+        known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
+        spread = _of_areas(named, value, values, known) or _with_rare_classes(aggregation, value, values)
+    ranked = sorted(values) if named == "median" and value.draws == len(values) >= RANKED else None
+    evidence = Evidence({known: 1.0}, draws, is_rate, is_power, spread, ranked=ranked)
+    return noted(replace(value, scale=bounds, note=note, unused_bounds=unused, evidence=evidence))
 
 
 def _of_areas(name: str, value: Estimate, values: Values, known: Influence) -> Spread | None:

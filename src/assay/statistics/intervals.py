@@ -7,7 +7,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
-from assay.statistics.estimate import Estimate
+from assay.statistics.evidence import Estimate
 from assay.statistics.influence import CLOSE, ROUNDED, Bounds, Influence, Spread
 
 LEVEL = 0.95

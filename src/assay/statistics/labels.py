@@ -18,7 +18,7 @@ import numpy.typing as npt
 from assay.records import Floats
 from assay.statistics.arrays import Scores, Side, array, numbered
 from assay.statistics.arrays import estimate as estimate_of
-from assay.statistics.estimate import Estimate, Evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import Bounds, Influence, Spread, clip_to_bounds
 from assay.statistics.intervals import LEVEL, method, spread_of, student, with_interval
 

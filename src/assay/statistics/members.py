@@ -9,7 +9,7 @@ import numpy as np
 
 from assay.errors import some
 from assay.records import Floats
-from assay.statistics.estimate import Estimate, Evidence, with_evidence
+from assay.statistics.evidence import Estimate, Evidence, with_evidence
 from assay.statistics.influence import SHARE, Bounds, Influence, Spread
 from assay.statistics.intervals import spread_of
 from assay.statistics.spread import NEAR, MemberEstimate, curved, resampled, smooth, unknown

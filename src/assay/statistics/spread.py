@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import some
 from assay.records import Floats
-from assay.statistics.estimate import Estimate, Evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import Influence
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 from assay.report.charts import Bin
 from assay.report.document import Slice
 from assay.score_keys import ScoreKey
-from assay.statistics.estimate import Estimate, Evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import SHARE, Bounds, Spread, clip_to_bounds, with_pseudo_documents
 from assay.statistics.intervals import with_interval
 from assay.viewer.samples import SOURCE, Samples, quoted

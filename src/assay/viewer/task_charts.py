@@ -25,7 +25,7 @@ from assay.report.charts import (
 from assay.report.drawing import Drawing
 from assay.score_keys import ScoreKey
 from assay.statistics.calibration import BINS, CurvePoint
-from assay.statistics.estimate import Estimate, Evidence
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import SHARE
 from assay.statistics.intervals import interval
 from assay.statistics.pass_at_k import pass_at_k

@@ -12,7 +12,6 @@ compared, printed or written: a number that was read from a file has none.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from assay.statistics.influence import Bounds, Influence, Spread
@@ -23,14 +22,13 @@ WRITTEN: Mapping[str, bool] = {"always": True}
 """Marks a field that results.json has even where it says nothing: others are left out there."""
 UNWRITTEN: Mapping[str, bool] = {"unwritten": True}
 """Marks a field that results.json has not."""
-NO_PARTS: Mapping[Influence, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """What is known of how a number varies: its interval is made of it, and that of every number made of this one."""
 
-    parts: Mapping[Influence, float] = NO_PARTS
+    parts: Mapping[Influence, float] = field(default_factory=dict)
     """The influence of the documents, with a weight each."""
     draws: int | None = None
     """How many independent draws there are, documents or clusters; None where they are the documents."""
@@ -89,8 +87,11 @@ class Estimate:
     evidence: Evidence = field(default=NO_EVIDENCE, compare=False, repr=False, metadata=UNWRITTEN)
 
     def __post_init__(self) -> None:
-        if self.value != self.value:  # NaN is no number
-            object.__setattr__(self, "value", None)
+        value = self.value
+        if type(value) is float and value == value:  # as nearly always
+            return
+        is_number = value is not None and value == value  # NaN is none
+        object.__setattr__(self, "value", float(value) if value is not None and is_number else None)
 
     def __float__(self) -> float:
         return float("nan") if self.value is None else self.value
