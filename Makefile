@@ -8,6 +8,9 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VLLM_VENV ?= .venv-vllm
 VLLM = $(VLLM_VENV)/bin
 
+# Temporary files in memory, where it is large enough: each of some thousand runs is synced to disk ten times.
+IN_MEMORY = TMPDIR=$$(if [ -w /dev/shm ] && [ $$(df -Pk /dev/shm | awk 'END {print $$4}') -gt 4000000 ]; then echo /dev/shm; else echo $${TMPDIR:-/tmp}; fi)
+
 .PHONY: demo demo-cluster view test test-cluster quick test-python test-lowest fuzz chaos test-inspect test-vllm nightly check install install-test install-quick docs bench site release-check clean
 
 demo: install  ## set up assay and show it at work on its bundled tasks
@@ -20,11 +23,10 @@ view: install  ## look at the demo's run in a browser
 	@$(PIP) '.[view]' && $(BIN)/assay view $(DEMO)
 
 test: install-test  ## set up everything the suite needs and run it: of cases that are many and alike, a sample (all of them: make nightly)
-	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup --durations=10
+	@$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup --durations=10
 
 quick: install-quick  ## the tests without processes, servers, browsers and torch: for the time between two edits
-	@TMPDIR=$$(if [ -w /dev/shm ]; then echo /dev/shm; else echo $${TMPDIR:-/tmp}; fi) \
-		$(BIN)/python -m pytest --quick --numprocesses=auto --dist=loadgroup --durations=10  # in memory: runs are synced to disk
+	@$(IN_MEMORY) $(BIN)/python -m pytest --quick --numprocesses=auto --dist=loadgroup --durations=10
 
 test-python:  ## the quick tests with another interpreter: make test-python PYTHON=python3.13
 	@$(MAKE) quick VENV=$(VENV)-$(notdir $(PYTHON))
@@ -78,7 +80,8 @@ install:  ## assay in .venv; make install EXTRAS=hub,view adds extras
 	@$(PYTHON) -m venv $(VENV) && $(PIP) '.$(if $(EXTRAS),[$(EXTRAS)])'
 
 install-test:
-	@$(PYTHON) -m venv $(VENV) && $(PIP) --editable '.[test]' && $(PIP) --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13
+	@$(PYTHON) -m venv $(VENV) && $(BIN)/python tools/install_test.py --editable '.[test]'
+	@$(BIN)/python tools/install_test.py --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13
 	@$(BIN)/python tools/get_browser.py --install
 
 install-quick:

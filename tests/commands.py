@@ -75,9 +75,10 @@ def registered_names() -> dict[str, frozenset[str]]:
 def isolated_state() -> Iterator[None]:
     """Restore the working folder, variables, arguments, search path, registered names and imported files of users."""
     folder, variables, words, path = Path.cwd(), dict(os.environ), sys.argv, list(sys.path)
-    names, modules, threshold = registered_names(), set(sys.modules), gc.get_threshold()
+    threshold = gc.get_threshold()
     try:
-        yield
+        with isolated_plugins():
+            yield
     finally:
         os.chdir(folder)
         if os.environ != variables:
@@ -85,6 +86,15 @@ def isolated_state() -> Iterator[None]:
             os.environ.update(variables)
         sys.argv, sys.path[:] = words, path
         gc.set_threshold(*threshold)
+
+
+@contextmanager
+def isolated_plugins() -> Iterator[None]:
+    """Forget the names that are registered inside, and the files of users that are imported: they belong to the whole process."""
+    names, modules = registered_names(), set(sys.modules)
+    try:
+        yield
+    finally:
         _forget_names(names)
         _forget_modules(set(sys.modules) - modules)
 

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from assay import TaskManager
 from budget import SuiteTime
-from commands import Run, isolated_state, run_command, run_process
+from commands import Run, isolated_plugins, isolated_state, run_command, run_process
 from kinds import MARKS, QUICK, Guard, chosen_marks, files_with_torch, mark_by_needs, share_fixtures
 from run_world import FILES
 
@@ -69,6 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # a million objects of tests and libraries live to the end: no collection need visit them again
+
+
+@pytest.fixture(scope="module", autouse=True)
+def isolate_modules() -> Iterator[None]:
+    """No test sees the names that a fixture of another module has registered."""
+    with isolated_plugins():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -79,7 +79,8 @@ def share_fixtures(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and not item.get_closest_marker("xdist_group"):
             fixtures: Mapping[str, list[object]] = item._fixtureinfo.name2fixturedefs  # type: ignore[assignment]
-            if any(definitions[-1].scope == "module" for definitions in fixtures.values()):  # type: ignore[attr-defined]
+            modules = {name for name, definitions in fixtures.items() if definitions[-1].scope == "module"}  # type: ignore[attr-defined]
+            if modules - {"isolate_modules"}:
                 item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 

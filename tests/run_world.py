@@ -17,6 +17,7 @@ from assay.models import Scripted
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.validation import FORMAT
+from assay.score_keys import join_scores
 
 SUMS = {"1+1=": ("2", "2"), "2+3=": ("5", "5"), "7-4=": ("3", "4"), "3*3=": ("9", "9"), "8/2=": ("4", "none")}
 """Question: the right answer, what the model says. 3 of 5 are right: 0.6, standard error √(0.6·0.4/4) = √0.06."""
@@ -139,7 +140,8 @@ def samples(output: Path, task: str) -> list[dict[str, Any]]:
 
 def sample_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a samples file, in the order of the file."""
-    return [row._asdict() for row in SampleFile(path).rows()]
+    rows = SampleFile(path).rows()
+    return [{**row._asdict(), "scores": join_scores(row.scores, row.repeats)} for row in rows]
 
 
 def outcome(output: Path) -> dict[str, bytes]:

@@ -5,8 +5,7 @@ it computes. `Refused` is the message it gives instead, before the first request
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from assay.evaluation.score import ScoreOptions
 from assay.evaluation.score import score as score_again
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
-from assay.plugins import REGISTRIES, registry
 from assay.registry import load_plugins
 from assay.tasks.validate import validate as problems_of
 
@@ -114,18 +112,6 @@ def world_of(folder: Path, files: Mapping[str, str], include: Sequence[str] = ("
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return World(folder, include=include)
-
-
-@contextmanager
-def tables_restored() -> Iterator[None]:
-    """Remove from the registries what is registered inside: they belong to the whole process."""
-    before = {kind: set(registry(kind).added) for kind in REGISTRIES}
-    try:
-        yield
-    finally:
-        for kind, known in before.items():
-            for name in set(registry(kind).added) - known:
-                del registry(kind)[name]
 
 
 # --- consumers -------------------------------------------------------------------------------------------------------

@@ -75,8 +75,8 @@ def test_comparisons_have_the_interval_of_two_arrays(tmp_path: Path) -> None:
     [row] = [each for each in numbers.rows if each.metric == "exact_match"]
     shares = [[each.count("yes") / 8 for each in [one[:8] for one in said]] for said in (answers(), worse)]
     expected = compare_arrays(*shares, bounds=(0, 1))
-    assert row.interval == pytest.approx((expected.low, expected.high), rel=1e-9)
-    assert row.p == pytest.approx(expected.p)
+    assert row.difference.interval == pytest.approx((expected.low, expected.high), rel=1e-9)
+    assert row.difference.p == pytest.approx(expected.p)
 
 
 HELPER = "def marks(references, predictions):\n    return float(predictions[0])\n"
@@ -236,7 +236,7 @@ def test_rounding_beyond_a_bound_changes_no_number_of_a_run_its_gates_groups_and
     assert rows(lm_eval_layout(assay.score(tmp_path / "rounded").results))["marks"] == seen["plain"][0]
     assert seen["rounded"] == seen["plain"]
     [row] = compare([tmp_path / "plain", tmp_path / "rounded"]).rows[:1]
-    assert row.difference == pytest.approx(0, abs=1e-9)
+    assert row.difference.value == pytest.approx(0, abs=1e-9)
 
 
 def test_thirty_exact_answers_have_an_interval_and_a_gate_near_the_bound_is_open(tmp_path: Path) -> None:

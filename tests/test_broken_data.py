@@ -122,6 +122,11 @@ def parquet_of(*tables: pa.Table, **options: Any) -> Callable[[Path], object]:
     return make
 
 
+def bomb(path: Path) -> None:
+    long = pa.table({"q": pa.array(["x" * 3_000_000] * 130, pa.large_string()), "a": ["x"] * 130})
+    parquet_of(long, use_dictionary=False)(path)
+
+
 def text(data: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(data)
 
@@ -132,7 +137,6 @@ def sparse(path: Path) -> None:
 
 
 A = pa.array(["x"])
-LONG = pa.table({"q": pa.array(["x" * 3_000_000] * 130, pa.large_string()), "a": ["x"] * 130})
 ODD: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
     "pipe": ("d.jsonl", os.mkfifo, "", "pipe, socket or device"),
     "pipe_table": ("d.csv", os.mkfifo, "", "pipe, socket or device"),
@@ -164,7 +168,7 @@ ODD: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
     "bad_line": ("d.jsonl", text(b'{"q": "b", "a": "x"}\n' * 100 + b'{"q"\n'), "", "d.jsonl:101: not valid JSON"),
     "deep_nan": ("d.jsonl", text(b'{"q": ' + b"[" * 9000 + b"NaN" + b"]" * 9000 + b"}\n"), "", "d.jsonl:1: not valid JSON"),
     "surrogate": ("d.jsonl", text(b'{"q": "\\ud800", "a": "x"}\n'), "", "d.jsonl:1: not valid JSON"),
-    "bomb": ("d.parquet", parquet_of(LONG, use_dictionary=False), "", "would unpack to 0.4 GB"),
+    "bomb": ("d.parquet", bomb, "", "would unpack to 0.4 GB"),
     "no_rows": ("d.parquet", parquet_of(pa.table({"q": A, "a": A}).slice(1)), "", "is empty"),
     "no_columns": ("d.parquet", parquet_of(pa.table({})), "", "is empty"),
     "two_columns": ("d.parquet", parquet_of(pa.table([A, A, A], names=["q", "q", "a"])), "", "two columns are named 'q'"),

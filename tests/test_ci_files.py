@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tools.install_test import uv_variables
 
 from assay.cli import main
 
@@ -166,3 +167,18 @@ def test_the_hook_checks_the_files_that_it_is_given(project: Path) -> None:
     assert run(f"{hook['entry']} tasks/quiz.yaml", project) == [0]
     (tasks / "quiz.yaml").write_text(text + "doc_to_txt: q\n")
     assert run(f"{hook['entry']} tasks/quiz.yaml", project) == [1]
+
+
+def test_uv_installs_from_where_pip_is_told_to() -> None:
+    listed = (
+        ":env:.find-links='/a /b'\n:env:.no-input='1'\nglobal.extra-index-url='\\nhttps://one/simple\\nfile:///two'\n"
+    )
+    assert uv_variables(listed) == {
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_FIND_LINKS": "/a,/b",
+        "UV_INDEX": "https://one/simple file:///two",
+    }
+
+
+def test_a_setting_of_pip_that_uv_does_not_have_leaves_all_to_pip() -> None:
+    assert uv_variables("install.use-feature='truststore'\n") is None

@@ -44,13 +44,13 @@ def edit(path: Path, **changes: Any) -> None:
 
 def test_rates_are_compared_document_by_document(tmp_path: Path) -> None:
     result_row = row(compare(two_runs(tmp_path, A, B)))
-    assert (result_row.a, result_row.b, result_row.difference) == (0.7, 0.5, pytest.approx(-0.2))
-    assert (result_row.wins, result_row.losses, result_row.ties, result_row.n) == (1, 3, 6, 10)
-    assert (result_row.p, result_row.test) == (pytest.approx(0.375), "McNemar")
+    assert (result_row.a, result_row.b, result_row.difference.value) == (0.7, 0.5, pytest.approx(-0.2))
+    assert (result_row.wins, result_row.losses, result_row.ties, result_row.difference.n) == (1, 3, 6, 10)
+    assert (result_row.difference.p, result_row.difference.test) == (pytest.approx(0.375), "McNemar")
     spread = (4 - 4 / 10) * 10 / 9 / 100
-    assert result_row.stderr == pytest.approx(math.sqrt(spread))
+    assert result_row.difference.stderr == pytest.approx(math.sqrt(spread))
     half = 1.959964 * math.sqrt(spread + 1 / 100) * 10 / 11
-    assert result_row.interval == pytest.approx((-2 / 11 - half, -2 / 11 + half), rel=1e-6)
+    assert result_row.difference.interval == pytest.approx((-2 / 11 - half, -2 / 11 + half), rel=1e-6)
     assert result_row.mde == pytest.approx((1.959964 + 0.841621) * math.sqrt(spread + 1 / 100) * 10 / 11, rel=1e-5)
     assert result_row.verdict == "unclear"
 
@@ -60,24 +60,29 @@ def test_scores_are_compared_as_scipy_compares_pairs(tmp_path: Path) -> None:
     a, b = random.normal(0, 1, 30).round(3).tolist(), random.normal(0.4, 1, 30).round(3).tolist()
     result_row = row(compare(two_runs(tmp_path, a, b)))
     theirs = stats.ttest_rel(b, a)
-    assert result_row.difference == pytest.approx(np.mean(b) - np.mean(a))
-    assert result_row.interval == pytest.approx(tuple(theirs.confidence_interval(0.95)), rel=1e-4)
-    assert (result_row.p, result_row.test) == (pytest.approx(theirs.pvalue, abs=0.02), "permutation")
+    assert result_row.difference.value == pytest.approx(np.mean(b) - np.mean(a))
+    assert result_row.difference.interval == pytest.approx(tuple(theirs.confidence_interval(0.95)), rel=1e-4)
+    assert (result_row.difference.p, result_row.difference.test) == (
+        pytest.approx(theirs.pvalue, abs=0.02),
+        "permutation",
+    )
 
 
 def test_comparing_the_other_way_round_turns_every_sign(tmp_path: Path) -> None:
     runs = two_runs(tmp_path, A, B)
     one, other = row(compare(runs)), row(compare(runs[::-1]))
-    assert other.difference == -one.difference
-    assert (other.wins, other.losses, other.p) == (one.losses, one.wins, one.p)
-    assert one.interval is not None and other.interval == pytest.approx((-one.interval[1], -one.interval[0]))
+    assert other.difference.value == -one.difference.value
+    assert (other.wins, other.losses, other.difference.p) == (one.losses, one.wins, one.difference.p)
+    assert one.difference.interval is not None and other.difference.interval == pytest.approx(
+        (-one.difference.interval[1], -one.difference.interval[0])
+    )
 
 
 def test_a_copy_of_a_run_does_not_differ_from_it(tmp_path: Path) -> None:
     first, _ = two_runs(tmp_path, A, B)
     copied = Path(shutil.copytree(first, tmp_path / "copy"))
     comparison = compare([first, copied])
-    assert (row(comparison).difference, row(comparison).p, row(comparison).ties) == (0.0, 1.0, 10)
+    assert (row(comparison).difference.value, row(comparison).difference.p, row(comparison).ties) == (0.0, 1.0, 10)
     assert comparison.attributions[0].first is None
 
 
@@ -100,8 +105,8 @@ def test_perplexities_are_compared_by_their_influence_values(tmp_path: Path) -> 
     runs = [make_run(folder, tmp_path / n, {"t": s.tolist()}) for n, s in (("a", a), ("b", b))]
     result_row = row(compare(runs))
     ppl_a, ppl_b = math.exp(-a.mean()), math.exp(-b.mean())
-    assert result_row.difference == pytest.approx(ppl_b - ppl_a)
-    assert result_row.stderr == pytest.approx(np.std(-ppl_b * b + ppl_a * a, ddof=1) / math.sqrt(40))
+    assert result_row.difference.value == pytest.approx(ppl_b - ppl_a)
+    assert result_row.difference.stderr == pytest.approx(np.std(-ppl_b * b + ppl_a * a, ddof=1) / math.sqrt(40))
 
 
 def test_numbers_without_influence_values_are_recomputed(tmp_path: Path) -> None:
@@ -113,17 +118,17 @@ def test_numbers_without_influence_values_are_recomputed(tmp_path: Path) -> None
         for n, s in (("a", a), ("b", a + 5 + random.normal(0, 0.1, 31)))
     ]
     result_row = row(compare(runs))
-    assert result_row.difference == pytest.approx(5, abs=0.5)
-    assert result_row.interval is not None and result_row.interval[0] > 3
-    assert (result_row.test, result_row.p) == ("permutation", pytest.approx(0.0005, abs=0.002))
+    assert result_row.difference.value == pytest.approx(5, abs=0.5)
+    assert result_row.difference.interval is not None and result_row.difference.interval[0] > 3
+    assert (result_row.difference.test, result_row.difference.p) == ("permutation", pytest.approx(0.0005, abs=0.002))
 
 
 def test_an_aggregation_that_only_the_task_defines_is_reported_and_not_guessed(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4}, MEAN.replace("mean", "!function helper.halved"))
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1, 1, 0, 1]), ("b", [0, 1, 0, 1]))]
     result_row = row(compare(runs))
-    assert (result_row.interval, result_row.p) == (None, None)
-    assert "a function of the task computes it" in result_row.reason
+    assert (result_row.difference.interval, result_row.difference.p) == (None, None)
+    assert "a function of the task computes it" in result_row.difference.reason
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
@@ -133,15 +138,19 @@ def test_clusters_are_one_draw_where_asked(tmp_path: Path) -> None:
     """Passages that win as a whole, three of three: with half a passage on either side 3/4 ± 1/4, of two degrees of freedom."""
     runs = two_runs(tmp_path, [0] * 6, [1, 1, 1, 1, 1, 1], passage=list("aabbcc"))
     result_row = row(compare(runs, cluster_by="passage"))
-    assert (result_row.clusters, result_row.n, result_row.p) == (3, 6, pytest.approx(2 * stats.t.sf(3, 2)))
-    assert row(compare(runs)).p == pytest.approx(1 / 64)
+    assert (result_row.difference.clusters, result_row.difference.n, result_row.difference.p) == (
+        3,
+        6,
+        pytest.approx(2 * stats.t.sf(3, 2)),
+    )
+    assert row(compare(runs)).difference.p == pytest.approx(1 / 64)
 
 
 def test_clusters_are_one_draw_where_the_task_says_so(tmp_path: Path) -> None:
     rows = [{"passage": each} for each in "aabbcc"]
     folder = write_tasks(tmp_path / "tasks", {"t": rows}, MEAN + "cluster_by: passage\n")
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [0] * 6), ("b", [1] * 6))]
-    assert row(compare(runs)).clusters == 3
+    assert row(compare(runs)).difference.clusters == 3
 
 
 def test_a_column_that_no_document_has_is_refused(tmp_path: Path) -> None:
@@ -164,7 +173,13 @@ def grouped(tmp_path: Path, group: str = GROUP) -> list[Path]:
 def test_a_group_is_compared_by_what_its_tasks_contribute(tmp_path: Path) -> None:
     """Alike: (0.25 + 0.75)/2 - (0.5 + 0.5)/2 = 0; by size: 7/12 - 6/12, one lost and two won, mid-p 2 · 4/8 - 3/8 = 5/8."""
     result_row = row(compare(grouped(tmp_path)), "g")
-    assert (result_row.difference, result_row.p, result_row.wins, result_row.losses, result_row.n) == (
+    assert (
+        result_row.difference.value,
+        result_row.difference.p,
+        result_row.wins,
+        result_row.losses,
+        result_row.difference.n,
+    ) == (
         0.0,
         1.0,
         2,
@@ -172,9 +187,13 @@ def test_a_group_is_compared_by_what_its_tasks_contribute(tmp_path: Path) -> Non
         12,
     )
     variance = (np.var([0, -1, 0, 0], ddof=1) / 4 + np.var([0] * 4 + [1, 1, 0, 0], ddof=1) / 8) / 4
-    assert result_row.stderr == pytest.approx(math.sqrt(variance))
+    assert result_row.difference.stderr == pytest.approx(math.sqrt(variance))
     by_size = row(compare(grouped(tmp_path / "by_size", GROUP.replace("false", "true"))), "g")
-    assert (by_size.difference, by_size.p, by_size.test) == (pytest.approx(1 / 12), pytest.approx(0.625), "McNemar")
+    assert (by_size.difference.value, by_size.difference.p, by_size.difference.test) == (
+        pytest.approx(1 / 12),
+        pytest.approx(0.625),
+        "McNemar",
+    )
 
 
 def same_data_twice(tmp_path: Path, more: str) -> Path:
@@ -193,8 +212,8 @@ def test_a_group_of_the_same_documents_twice_varies_as_one_of_its_tasks(tmp_path
     b = a + random.normal(0.1, 0.5, 60)
     runs = [make_run(folder, tmp_path / n, {"t": s.tolist()}, tasks=["g"]) for n, s in (("a", a), ("b", b))]
     comparison = compare(runs)
-    assert row(comparison, "g").stderr == pytest.approx(row(comparison, "t").stderr)
-    assert row(comparison, "g").stderr == pytest.approx(row(comparison, "u").stderr)
+    assert row(comparison, "g").difference.stderr == pytest.approx(row(comparison, "t").difference.stderr)
+    assert row(comparison, "g").difference.stderr == pytest.approx(row(comparison, "u").difference.stderr)
     results = run_world.results(runs[0])["results"]
     assert results["g"]["x_stderr,none"] == pytest.approx(results["t"]["x_stderr,none"])
 
@@ -202,24 +221,24 @@ def test_a_group_of_the_same_documents_twice_varies_as_one_of_its_tasks(tmp_path
 def test_a_harmonic_mean_is_compared_by_its_derivatives(tmp_path: Path) -> None:
     """2/(1/t + 1/u): by t it is h²/(2 t²)."""
     result_row = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: harmonic_mean"))), "g")
-    assert result_row.difference == pytest.approx(2 / (4 + 4 / 3) - 0.5)
-    assert result_row.stderr is not None and result_row.stderr > 0
+    assert result_row.difference.value == pytest.approx(2 / (4 + 4 / 3) - 0.5)
+    assert result_row.difference.stderr is not None and result_row.difference.stderr > 0
 
 
 def test_a_group_without_an_error_says_why(tmp_path: Path) -> None:
     result_row = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: min"))), "g")
-    assert (result_row.difference, result_row.interval) == (-0.25, None)
-    assert "least" in result_row.reason
+    assert (result_row.difference.value, result_row.difference.interval) == (-0.25, None)
+    assert "least" in result_row.difference.reason
 
 
 def test_a_run_that_does_not_note_a_group_s_members_is_reported_with_the_remedy(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     run_world.change_results(runs[1], lambda content: content["groups"]["g"]["rows"][0].pop("shares"))
     result_row = row(compare(runs), "g")
-    assert (result_row.difference, result_row.interval) == (0.0, None)
-    assert "`assay score RUN` notes it" in result_row.reason
+    assert (result_row.difference.value, result_row.difference.interval) == (0.0, None)
+    assert "`assay score RUN` notes it" in result_row.difference.reason
     again = score([runs[1]]).folder
-    assert row(compare([runs[0], again]), "g").interval is not None
+    assert row(compare([runs[0], again]), "g").difference.interval is not None
 
 
 def test_a_mean_of_groups_is_taken_over_the_documents_that_both_runs_have(tmp_path: Path) -> None:
@@ -231,7 +250,7 @@ def test_a_mean_of_groups_is_taken_over_the_documents_that_both_runs_have(tmp_pa
     b = make_run(folder, tmp_path / "b", second, tasks=["g"], samples={"t": [0, 1], "u": list(range(8))})
     comparison = compare([a, b])
     assert (row(comparison, "g").a, row(comparison, "g").b) == (pytest.approx(6 / 10), pytest.approx(7 / 10))
-    assert (row(comparison).n, row(comparison).only_a) == (2, 2)
+    assert (row(comparison).difference.n, row(comparison).only_a) == (2, 2)
     assert any("2 documents are in both runs, 2 only there" in note for note in comparison.notes)
     assert comparison.attributions[0].first == "data"
 
@@ -246,7 +265,10 @@ def test_several_runs_are_each_compared_with_the_first_and_corrected_together(tm
     comparison = compare(runs)
     assert [each.run for each in comparison.rows] == [1, 2]
     # mid-p of 0 in 7: 1/128; of two tests the smaller counts double
-    assert (row(comparison, run=2).p, row(comparison, run=2).p_holm) == (pytest.approx(1 / 128), pytest.approx(2 / 128))
+    assert (row(comparison, run=2).difference.p, row(comparison, run=2).p_holm) == (
+        pytest.approx(1 / 128),
+        pytest.approx(2 / 128),
+    )
     assert row(comparison).p_holm == pytest.approx(0.375)
     assert [run.label for run in comparison.runs] == ["a", "b", "c"]
 
@@ -258,8 +280,8 @@ def test_a_task_is_better_only_after_correction_for_multiple_tests(tmp_path: Pat
     a = make_run(folder, tmp_path / "a", dict.fromkeys(tasks, [0] * 10))
     b = make_run(folder, tmp_path / "b", {**dict.fromkeys(tasks, [0] * 10), "t": [1] * 6 + [0] * 4})
     result_row = row(compare([a, b]))
-    assert (result_row.p, result_row.p_holm) == (pytest.approx(1 / 64), pytest.approx(5 / 64))
-    assert result_row.interval is not None and result_row.interval[0] > 0
+    assert (result_row.difference.p, result_row.p_holm) == (pytest.approx(1 / 64), pytest.approx(5 / 64))
+    assert result_row.difference.interval is not None and result_row.difference.interval[0] > 0
     assert result_row.verdict == "unclear"
     assert row(compare([a, b], tasks=["t"])).verdict == "better"
 
@@ -296,7 +318,7 @@ def test_other_prompts_are_refused_unless_allowed(tmp_path: Path) -> None:
     ):
         compare([a, b])
     comparison = compare([a, b], allow_different_prompts=True)
-    assert row(comparison).difference == pytest.approx(-0.2)
+    assert row(comparison).difference.value == pytest.approx(-0.2)
     assert comparison.attributions[0].first == "prompt"
     assert any(
         (each.stage, each.what, each.b) == ("prompt", "doc_to_text", "Now: {{n}}")
@@ -311,7 +333,11 @@ def test_data_that_grew_are_paired_by_what_documents_say(tmp_path: Path) -> None
     (folder / "t.jsonl").write_text("".join(['{"n": "t 10"}\n', *lines]))
     b = make_run(folder, tmp_path / "b", {"t": [*B, 1]})
     comparison = compare([a, b])
-    assert (row(comparison).n, row(comparison).only_b, row(comparison).difference) == (10, 1, pytest.approx(-0.2))
+    assert (row(comparison).difference.n, row(comparison).only_b, row(comparison).difference.value) == (
+        10,
+        1,
+        pytest.approx(-0.2),
+    )
     assert any("paired by content" in note for note in comparison.notes)
     assert comparison.attributions[0].first == "data"
 
@@ -321,7 +347,7 @@ def test_documents_that_failed_in_one_run_are_left_out_of_both(tmp_path: Path) -
     a = make_run(folder, tmp_path / "a", {"t": A})
     b = make_run(folder, tmp_path / "b", {"t": ["broken", *B[1:]]})  # type: ignore[list-item]
     comparison = compare([a, b])
-    assert (row(comparison).n, row(comparison).only_a, row(comparison).a) == (9, 1, pytest.approx(6 / 9))
+    assert (row(comparison).difference.n, row(comparison).only_a, row(comparison).a) == (9, 1, pytest.approx(6 / 9))
     assert any("the run is incomplete" in note for note in comparison.notes)
 
 
@@ -347,7 +373,7 @@ def test_a_scoring_of_a_run_differs_from_it_by_its_filter(tmp_path: Path) -> Non
     generate(tmp_path / "tasks", answers, golds, output_path=str(tmp_path / "a"))
     scored = score([tmp_path / "a"], ScoreOptions(filters=["none=regex:([a-z])"])).folder
     comparison = compare([tmp_path / "a", scored], flips=3)
-    assert row(comparison, metric="exact_match").difference == pytest.approx(1 / 3)
+    assert row(comparison, metric="exact_match").difference.value == pytest.approx(1 / 3)
     assert comparison.attributions[0].first == "filter"
     [flip] = comparison.flips
     assert (flip.doc_id, flip.answer_a, flip.answer_b, flip.target, flip.is_loss) == (0, "a.", "a", "a", False)
@@ -374,7 +400,7 @@ def test_a_real_model_with_fewer_examples_is_asked_in_other_words(tmp_path: Path
     comparison = compare(runs, allow_different_prompts=True, gates=["acc > -100pp"])
     names = {each.name for each in comparison.rows}
     assert {"first_steps_arithmetic", "first_steps_sums", "first_steps_larger"} <= names
-    assert all(each.interval is not None for each in comparison.rows)
+    assert all(row.difference.interval is not None for row in comparison.rows)
     attribution = {
         (each.what, each.a, each.b) for each in comparison.attributions[0].differences if each.stage == "prompt"
     }
@@ -426,7 +452,7 @@ def test_missing_samples_are_reported(tmp_path: Path) -> None:
     (runs[1] / "samples/u.parquet").unlink()
     comparison = compare(runs)
     assert {each.name for each in comparison.rows} == {"g", "t"}
-    assert row(comparison, "g").interval is None
+    assert row(comparison, "g").difference.interval is None
     assert any(note.startswith("u: its samples are not in") for note in comparison.notes)
 
 
@@ -438,8 +464,10 @@ def test_a_number_computed_differently_in_the_other_run_is_reported_and_passes_n
     b = make_run(folder, tmp_path / "b", {"t": [0.1, 0.2, 0.3, 0.9, 0.95]})
     comparison = compare([a, b], gates=["x > -50pp"])
     assert (row(comparison).a, row(comparison).b) == (pytest.approx(0.48), 0.3)
-    assert (row(comparison).interval, row(comparison).p) == (None, None)
-    assert "the other run does not make its number of the documents' scores by mean" in row(comparison).reason
+    assert (row(comparison).difference.interval, row(comparison).difference.p) == (None, None)
+    assert (
+        "the other run does not make its number of the documents' scores by mean" in row(comparison).difference.reason
+    )
     assert comparison.decision == "inconclusive"
 
 
@@ -452,7 +480,7 @@ def test_scores_that_are_pairs_are_compared(tmp_path: Path) -> None:
     result_row = row(compare(runs))
     assert (result_row.a, result_row.b) == (pytest.approx(math.exp(12 / 12)), pytest.approx(math.exp(9 / 12)))
     assert (result_row.wins, result_row.losses, result_row.ties) == (2, 0, 2)
-    assert result_row.interval is not None
+    assert result_row.difference.interval is not None
 
 
 def test_equal_documents_are_paired_in_their_order() -> None:

@@ -18,6 +18,7 @@ from assay.errors import AssayError
 from assay.models import Scripted
 from assay.report.comparison_text import comparison_csv, comparison_summary, gate_line
 from assay.runs.comparison import ComparedRow, ComparedRun, Comparison
+from assay.statistics.paired import PairedDifference
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import SAMPLED
 
@@ -197,7 +198,7 @@ def test_csv_has_a_line_for_every_row(runs: list[str], capsys: pytest.CaptureFix
 
 
 def test_csv_marks_names_that_a_spreadsheet_would_compute(tmp_path: Path) -> None:
-    row = ComparedRow("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 2, 0.5, 0.25, -0.25)
+    row = ComparedRow("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 0.5, 0.25, PairedDifference(-0.25, n=2))
     runs = [ComparedRun(Path(name), name, "m", "complete") for name in ("=a", "b")]
     [result] = csv.DictReader(io.StringIO(comparison_csv(Comparison(runs, [row]))))
     reported = [result[name] for name in ("run_a", "name", "alias", "metric", "filter", "difference")]

@@ -83,7 +83,7 @@ def test_graphs_whose_later_steps_hold_answers_are_compared(tmp_path: Path) -> N
     runs = [make_graph_run(tmp_path, "a", {1, 2, 3, 4, 5}), make_graph_run(tmp_path, "b", {5, 9})]
     result_row = row(compare(runs), "exact_match")
     assert (result_row.a, result_row.b, result_row.wins, result_row.losses) == (0.5, 0.2, 1, 4)
-    assert result_row.p == pytest.approx(2 * (6 - 5 / 2) / 32)
+    assert result_row.difference.p == pytest.approx(2 * (6 - 5 / 2) / 32)
 
 
 def test_a_graph_that_asks_in_other_words_later_is_refused(tmp_path: Path) -> None:
@@ -98,13 +98,13 @@ def test_a_graph_that_asks_in_other_words_later_is_refused(tmp_path: Path) -> No
 def test_another_model_or_temperature_is_no_other_prompt(tmp_path: Path) -> None:
     other = GRAPH.replace("temperature: 0.0", "temperature: 0.7")
     runs = [make_graph_run(tmp_path, "a", {1, 2}), make_graph_run(tmp_path, "b", {1}, other)]
-    assert row(compare(runs), "exact_match").n == 10
+    assert row(compare(runs), "exact_match").difference.n == 10
 
 
 def test_a_record_that_failed_on_its_way_was_not_asked_in_other_words(tmp_path: Path) -> None:
     runs = [make_graph_run(tmp_path, "a", {1, 2}), make_graph_run(tmp_path, "b", {1, 2}, broken=7)]
     result_row = row(compare(runs), "exact_match")
-    assert (result_row.n, result_row.only_a) == (9, 1)
+    assert (result_row.difference.n, result_row.only_a) == (9, 1)
 
 
 def test_a_number_of_all_records_together_is_shown_with_why_it_has_no_interval(tmp_path: Path) -> None:
@@ -112,6 +112,11 @@ def test_a_number_of_all_records_together_is_shown_with_why_it_has_no_interval(t
         [make_graph_run(tmp_path, "a", {1, 2}), make_graph_run(tmp_path, "b", {1})], gates=["accuracy > -1pp"]
     )
     result_row = row(comparison, "accuracy")
-    assert (result_row.a, result_row.b, result_row.interval, result_row.p) == (0.2, 0.1, None, None)
-    assert "computed over all documents together" in result_row.reason
+    assert (result_row.a, result_row.b, result_row.difference.interval, result_row.difference.p) == (
+        0.2,
+        0.1,
+        None,
+        None,
+    )
+    assert "computed over all documents together" in result_row.difference.reason
     assert comparison.decision == "inconclusive"

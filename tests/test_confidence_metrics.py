@@ -92,7 +92,7 @@ def test_the_reliability_curve_is_in_results_and_report(tmp_path: Path) -> None:
     assert (point["confidence"], point["accuracy"], point["n"]) == pytest.approx((0.8, 0.75, 12))
     assert point["interval"][0] < 0.75 < point["interval"][1]
     assert json.loads(report_text([tmp_path / "r"], "json"))["runs"][0]["curves"][0]["points"][0]["n"] == 12
-    assert "| 0.8000 | 0.7500 |" in report_text([tmp_path / "r"], "md")
+    assert "|0.8000|0.7500|" in report_text([tmp_path / "r"], "md").replace(" ", "")
     page = report_text([tmp_path / "r"], "html")
     assert (
         'aria-label="calibration of t"' in page
@@ -113,10 +113,9 @@ def test_groups_comparisons_and_rescoring_know_them(tmp_path: Path) -> None:
     first = binary(tmp_path, confidence, right, yaml, output_path=str(tmp_path / "a"))
     binary(tmp_path, np.sqrt(confidence), right, yaml, output_path=str(tmp_path / "b"))
     rows = {row.metric: row for row in compare([tmp_path / "a", tmp_path / "b"]).rows}
-    assert rows["roc_auc"].difference == 0  # the order is the same
-    assert (
-        rows["ece"].interval is not None and rows["ece"].interval[0] < rows["ece"].difference < rows["ece"].interval[1]
-    )
+    assert rows["roc_auc"].difference.value == 0  # the order is the same
+    ece = rows["ece"].difference
+    assert (ece.low or 0) < float(ece) < (ece.high or 0)
     again = lm_eval_layout(score(tmp_path / "a").results)
     assert rows_of(again) == rows_of(first)
     (tmp_path / "g.yaml").write_text("group: g\ntask: [t]\naggregate_metric_list: [{metric: ece}, {metric: roc_auc}]\n")

@@ -3,6 +3,7 @@
 import json
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,11 @@ SMALL = 250
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Let no file of this process grow beyond a size: the system then writes a part, and reports an error, as on a full disk."""
+    """Let no file of this process grow beyond a size: the system then writes a part, and reports an error, as on a full disk.
+
+    Nor is a module that is imported meanwhile kept in compiled form: Python 3.11 leaves the half of it for all later processes.
+    """
+    is_read_only, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -30,6 +35,7 @@ def largest_file(size: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
+        sys.dont_write_bytecode = is_read_only
 
 
 @pytest.fixture(scope="module")

@@ -164,7 +164,7 @@ def test_rounding_does_not_count_as_spread(tmp_path: Path) -> None:
     """0.1 more for each: as numbers of the machine the differences are not all equal."""
     a = [0.1 * n for n in range(30)]
     comparison = compare(two_runs(tmp_path, a, [each + 0.1 for each in a]), gates=["x > 0"])
-    assert (comparison.rows[0].stderr, comparison.rows[0].interval) == (0.0, None)
+    assert (comparison.rows[0].difference.stderr, comparison.rows[0].difference.interval) == (0.0, None)
     assert decided(comparison) == {"t": "inconclusive"}
 
 
@@ -242,9 +242,9 @@ def test_runs_that_do_not_differ_are_called_the_same(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4})
     runs = [make_run(folder, tmp_path / name, {"t": [0.5] * 4}) for name in "ab"]
     [row] = compare(runs).rows
-    assert (row.verdict, row.same, row.reason) == ("same", "answers", "no document differs")
+    assert (row.verdict, row.same, row.difference.reason) == ("same", "answers", "no document differs")
     [row] = compare(two_runs(tmp_path / "other", [1, 0, 1], [1.0, 0.0, 1.0])).rows  # in other words, at that
-    assert (row.verdict, row.same, row.interval is not None) == ("same", "scores", True)
+    assert (row.verdict, row.same, row.difference.interval is not None) == ("same", "scores", True)
     table = write_markdown(*comparison_tables(compare(runs)))
     assert "same answers" in table and "no document differs" in table
     assert "0 better, 0 worse, 1 the same, 0 unclear" in comparison_summary(compare(runs))

@@ -87,7 +87,7 @@ def test_a_task_without_a_metric_shows_how_many_documents_it_had(tmp_path: Path)
     code = "def a(node, state):\n    return {'y': 1 / state['x']}\n"
     results: dict[str, Any]
     results, _ = run(tmp_path, graph, [{"x": 1}, {"x": 0}, {"x": 3}], code=code)
-    cells = [cell.strip() for cell in results_table(results.results).splitlines()[-1].split("|")]
+    cells = [cell.strip() for cell in str(results_table(results.results)).splitlines()[-1].split("|")]
     assert cells[-3:-1] == ["2", "1*"]
 
 

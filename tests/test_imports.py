@@ -254,7 +254,7 @@ def test_an_imported_run_is_compared_with_a_run_of_assay(tasks: Path, output: Pa
     export(output, "lm-eval", tmp_path / "out")
     import_runs([tmp_path / "out"], tmp_path / "back")
     comparison = compare([output, tmp_path / "back"])
-    assert {(row.name, row.n, row.difference, row.wins, row.losses) for row in comparison.rows} == {
+    assert {(row.name, row.difference.n, row.difference.value, row.wins, row.losses) for row in comparison.rows} == {
         ("sums", 5, 0, 0, 0), ("colours", 4, 0, 0, 0),
     }  # fmt: skip
 

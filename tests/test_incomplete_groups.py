@@ -52,7 +52,9 @@ def with_group(folder: Path, scores: Scores, group: str, *missing: str) -> Path:
 
 
 def table_row(results: Mapping[str, Any], name: str) -> list[str]:
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in results_table(results.results).splitlines()]
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in str(results_table(results.results)).splitlines()
+    ]
     return next(cells for cells in lines if cells[0].removeprefix("- ") == name)
 
 
@@ -219,8 +221,9 @@ def lacking(tmp_path: Path) -> Path:
 def test_reports_mark_what_a_group_lacks(lacking: Path) -> None:
     report = build_report([lacking])
     text = as_markdown(report)
-    assert "| g | x ↑ | – |  | 8 in 2 of 3 tasks | 0* |" in text
-    assert "7 in 1 of 2 tasks incomplete | 1* |" in text
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert ["g", "x ↑", "–", "", "8 in 2 of 3 tasks", "0*"] in rows
+    assert any(row[-2:] == ["7 in 1 of 2 tasks incomplete", "1*"] for row in rows)
     assert "8 in 2 of 3 tasks" in as_html(report)
     assert "7 in 1 of 2 tasks incomplete" in as_html(report)
     rows = {row["name"]: row for row in csv.DictReader(io.StringIO(as_csv(report)))}
@@ -244,8 +247,8 @@ def test_no_gate_passes_on_a_group_that_lacks_a_task(lacking: Path, tmp_path: Pa
         comparison = compare([lacking, tmp_path / "runs/better"], gates=["g/x > -90pp"], allow_incomplete=incomplete)
         assert [each.decision for each in comparison.verdicts] == ["inconclusive"]
     row = next(row for row in comparison.rows if row.name == "g")
-    assert (row.a, row.b, row.difference) == (None, None, None)
-    assert "2 of 3 tasks" in row.reason
+    assert (row.a, row.b, row.difference.value) == (None, None, None)
+    assert "2 of 3 tasks" in row.difference.reason
 
 
 def test_exports_have_no_number_of_a_group_that_lacks_a_task(lacking: Path, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import assay
 import kinds
-from commands import Run
+from commands import Run, isolated_plugins, registered_names
 
 
 def starts_a_process() -> None:
@@ -104,6 +105,13 @@ def made_once() -> list[int]:
 
 def test_tests_that_share_a_modules_fixture_are_a_group(made_once: list[int], request: pytest.FixtureRequest) -> None:
     assert request.node.get_closest_marker("xdist_group").args == ("test_kinds",)
+
+
+def test_names_that_a_modules_fixture_registers_are_forgotten_with_the_module() -> None:
+    with isolated_plugins():
+        assay.filter("of_a_fixture")(list)
+        assert "of_a_fixture" in registered_names()["filters"]
+    assert "of_a_fixture" not in registered_names()["filters"]
 
 
 def test_a_command_in_this_process_leaves_nothing_behind(tmp_path: Path, run_assay: Run) -> None:

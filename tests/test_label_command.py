@@ -98,7 +98,7 @@ def test_the_table_is_blind_random_and_says_how_wide_intervals_will_be(
     assert main(["label", str(folder), "-n", "20", "-o", str(tmp_path / "few.csv")]) == 0
     said = capsys.readouterr().out
     assert "t: labels from 0 to 1; 20 of 60 documents, chosen at random" in said
-    assert re.search(r"\|t +\|50 +\|0\.2\d\d", said)
+    assert re.search(r"\|t +\| +50\| +0\.2\d\d", said)
     rows = read(tmp_path / "few.csv")
     assert [*rows[0]] == ["task", "id", "prompt", "target", "answer", "label"]
     assert [len([row for row in rows if row["task"] == task]) for task in "tu"] == [20, 20]
@@ -169,13 +169,13 @@ def test_a_comparison_and_its_gates_use_corrected_values(folder: Path, tmp_path:
     rows = {row.metric: row for row in compared.rows}
     people = rows["llm_judge_corrected"]
     assert (people.a, people.b) == pytest.approx((40 / 60, 54 / 60))
-    assert people.difference == pytest.approx(14 / 60)
-    assert rows["llm_judge"].difference == pytest.approx(54 / 60 - 50 / 60)
-    assert people.interval is not None
-    assert people.interval[0] < 14 / 60 < people.interval[1]
+    assert people.difference.value == pytest.approx(14 / 60)
+    assert rows["llm_judge"].difference.value == pytest.approx(54 / 60 - 50 / 60)
+    assert people.difference.interval is not None
+    assert people.difference.interval[0] < 14 / 60 < people.difference.interval[1]
     assert (people.wins, people.losses) == (None, None)  # a document has no score of such a row
     bounds = {each.metric: each.bound for each in compared.verdicts}
-    assert bounds["llm_judge_corrected"] == pytest.approx(people.interval[0], abs=0.05)
+    assert bounds["llm_judge_corrected"] == pytest.approx(people.difference.interval[0], abs=0.05)
 
 
 def test_the_commands_of_the_page_about_judges_run_as_written(

@@ -19,7 +19,9 @@ from assay.cli.leaderboard import leaderboard_tables
 from assay.comparison.leaderboard import Leaderboard, Ranking, Standing, leaderboard
 from assay.models import Scripted
 from assay.report.table_writers import write_markdown
+from assay.results import Estimate
 from assay.statistics.intervals import student
+from assay.statistics.paired import PairedDifference
 from assay.statistics.ratings import ELO, Game, bradley_terry, rank_intervals
 from compared_world import make_run, write_tasks
 from small_runs import run, write_task
@@ -37,12 +39,12 @@ def test_two_players_have_the_closed_form() -> None:
     """14 of 20: log-odds ln(14/6), half of it above the middle; their variance is 20/19 · 20·0.7·0.3 / (20·0.7·0.3)²."""
     one, other = bradley_terry(games({("a", "b"): 14, ("b", "a"): 6}))
     assert (one.name, other.name) == ("a", "b")
-    assert one.rating == pytest.approx(1000 + ELO * math.log(14 / 6) / 2)
-    assert one.rating + other.rating == pytest.approx(2000)
+    assert one.estimate.value == pytest.approx(1000 + ELO * math.log(14 / 6) / 2)
+    assert one.estimate.value + other.estimate.value == pytest.approx(2000)
     error = math.sqrt(20 / 19 / 4.2) / 2
-    assert one.stderr == pytest.approx(ELO * error)
-    assert one.low == pytest.approx(one.rating - student(0.95, 19) * ELO * error)
-    assert (one.wins, one.ties, one.losses, one.documents) == (14, 0, 6, 20)
+    assert one.estimate.stderr == pytest.approx(ELO * error)
+    assert one.estimate.low == pytest.approx(one.estimate.value - student(0.95, 19) * ELO * error)
+    assert (one.wins, one.ties, one.losses, one.estimate.n) == (14, 0, 6, 20)
 
 
 def test_ratings_are_those_of_choix() -> None:
@@ -59,7 +61,7 @@ def test_ratings_are_those_of_choix() -> None:
     }
     expected = {"0": 0.8329132247722193, "1": 0.23998044729659612, "2": -0.4593714961207786, "3": -0.6135221759480367}
     rated = bradley_terry(games(counts))
-    assert {each.name: (each.rating - 1000) / ELO for each in rated} == pytest.approx(expected)
+    assert {each.name: (each.estimate.value - 1000) / ELO for each in rated} == pytest.approx(expected)
     assert [each.rank for each in rated] == [1, 2, 3, 4]
 
 
@@ -73,29 +75,34 @@ def test_errors_are_those_of_a_logistic_regression_with_clusters() -> None:
     clusters = {"groups": np.array([game.cluster for game in played]), "use_correction": False}
     fitted = model.fit(cov_type="cluster", cov_kwds=clusters)
     by_name = {each.name: each for each in bradley_terry(played)}
-    assert [(by_name[name].rating - by_name["c"].rating) / ELO for name in "ab"] == pytest.approx(list(fitted.params))
+    assert [(by_name[name].estimate.value - by_name["c"].estimate.value) / ELO for name in "ab"] == pytest.approx(
+        list(fitted.params)
+    )
     covariance = np.zeros((3, 3))
     covariance[:2, :2] = fitted.cov_params() * 40 / 39
     center = np.eye(3) - 1 / 3  # ratings are relative to the mean of all
     errors = np.sqrt(np.diag(center @ covariance @ center.T))
-    assert [by_name[name].stderr for name in "abc"] == pytest.approx((ELO * errors).tolist())
+    assert [by_name[name].estimate.stderr for name in "abc"] == pytest.approx((ELO * errors).tolist())
 
 
 def test_a_tie_is_half_a_win() -> None:
     tied = [Game("a", "b", 0.5, number) for number in range(10)]
-    assert [(each.rating, each.rank, each.ties) for each in bradley_terry(tied)] == [(1000.0, 1, 10), (1000.0, 1, 10)]
+    assert [(each.estimate.value, each.rank, each.ties) for each in bradley_terry(tied)] == [
+        (1000.0, 1, 10),
+        (1000.0, 1, 10),
+    ]
     halves = [Game("a", "b", score, number) for number, score in enumerate([1, 1, 0.5, 0.5, 0])]
-    assert bradley_terry(halves)[0].rating == pytest.approx(1000 + ELO * math.log(3 / 2) / 2)
+    assert bradley_terry(halves)[0].estimate.value == pytest.approx(1000 + ELO * math.log(3 / 2) / 2)
 
 
 def test_who_wins_everything_has_an_open_end_and_a_sure_rank() -> None:
     rated = bradley_terry(games({("a", "b"): 20, ("b", "c"): 5, ("c", "b"): 5}))
-    assert (rated[0].name, rated[0].high, rated[0].ranks) == ("a", math.inf, (1, 1))
-    assert rated[0].reason == "won all 20 games: nothing limits its rating from above"
-    assert all(each.low == -math.inf and math.isfinite(each.high or math.nan) for each in rated[1:])
+    assert (rated[0].name, rated[0].estimate.high, rated[0].ranks) == ("a", math.inf, (1, 1))
+    assert rated[0].estimate.reason == "won all 20 games: nothing limits its rating from above"
+    assert all(each.estimate.low == -math.inf and math.isfinite(each.estimate.high or math.nan) for each in rated[1:])
     few = bradley_terry(games({("a", "b"): 3}))
     assert [each.ranks for each in few] == [(1, 2), (1, 2)]  # as likely as 1 in 4 if both are equal
-    assert few[1].reason == "lost all 3 games: nothing limits its rating from below"
+    assert few[1].estimate.reason == "lost all 3 games: nothing limits its rating from below"
 
 
 def test_players_that_never_met_are_in_pools() -> None:
@@ -103,7 +110,7 @@ def test_players_that_never_met_are_in_pools() -> None:
         games({("a", "b"): 3, ("b", "a"): 2, ("c", "b"): 1, ("b", "c"): 1, ("x", "y"): 4, ("y", "x"): 4})
     )
     assert {each.name: each.pool for each in rated} == {"a": 0, "b": 0, "c": 0, "x": 1, "y": 1}
-    assert [each.rating for each in rated if each.pool] == [1000.0, 1000.0]
+    assert [each.estimate.value for each in rated if each.pool] == [1000.0, 1000.0]
     assert bradley_terry([]) == []
 
 
@@ -113,8 +120,8 @@ def test_games_on_one_document_are_one_draw() -> None:
         game._replace(cluster=number // 3) for number, game in enumerate(sorted(alone, key=lambda each: each.score))
     ]
     one, together = bradley_terry(alone)[0], bradley_terry(repeated)[0]
-    assert one.rating == pytest.approx(together.rating)
-    assert (together.stderr or 0) > 1.5 * (one.stderr or 0)
+    assert one.estimate.value == pytest.approx(together.estimate.value)
+    assert (together.estimate.stderr or 0) > 1.5 * (one.estimate.stderr or 0)
 
 
 PLAYED = st.lists(
@@ -131,11 +138,11 @@ def test_laws_of_ratings(played: list[tuple[tuple[str, str], float]]) -> None:
     own = [Game(*pair, score, number) for number, (pair, score) in enumerate(played)]
     turned = [Game(game.second, game.first, 1 - game.score, game.cluster) for game in reversed(own)]
     rated, again = ({each.name: each for each in bradley_terry(each)} for each in (own, turned))
-    assert {name: each.rating for name, each in rated.items()} == pytest.approx(
-        {n: each.rating for n, each in again.items()}
+    assert {name: each.estimate.value for name, each in rated.items()} == pytest.approx(
+        {n: each.estimate.value for n, each in again.items()}
     )
     assert all(each.ranks[0] <= each.rank <= each.ranks[1] for each in rated.values())
-    assert sum(each.rating for each in rated.values()) == pytest.approx(1000 * len(rated))
+    assert sum(each.estimate.value for each in rated.values()) == pytest.approx(1000 * len(rated))
 
 
 def test_rank_intervals_by_hand() -> None:
@@ -183,9 +190,9 @@ def test_models_are_rated_by_the_verdicts_of_a_judge(tmp_path: Path) -> None:
         ("strong", 16, 2, 6), ("rival", 22, 4, 22), ("weak", 6, 2, 16),
     ]  # fmt: skip
     strong, rival, weak = board.ratings
-    assert strong.rating - rival.rating == pytest.approx(ELO * math.log(17 / 7))
-    assert rival.rating - weak.rating == pytest.approx(ELO * math.log(17 / 7))
-    assert strong.documents == rival.documents == 24  # the same questions in both runs
+    assert strong.estimate.value - rival.estimate.value == pytest.approx(ELO * math.log(17 / 7))
+    assert rival.estimate.value - weak.estimate.value == pytest.approx(ELO * math.log(17 / 7))
+    assert strong.estimate.n == rival.estimate.n == 24  # the same questions in both runs
     assert (strong.ranks[0], weak.ranks[1]) == (1, 3)
 
 
@@ -240,8 +247,10 @@ def test_runs_are_ranked_by_paired_differences(tmp_path: Path) -> None:
         ("c", 2, (2, 3)),
     ]
     second = ranking.standings[1]
-    assert (second.value, second.difference) == pytest.approx((10 / 30, -12 / 30))
-    assert (second.difference_high or 0) < 0 and ranking.standings[0].difference is None
+    assert (second.estimate.value, float(second.difference or 0)) == pytest.approx((10 / 30, -12 / 30))
+    assert (
+        second.difference is not None and (second.difference.high or 0) < 0 and ranking.standings[0].difference is None
+    )
 
 
 def test_lower_is_better_where_the_metric_says_so(tmp_path: Path) -> None:
@@ -274,8 +283,9 @@ def test_wrong_commands_say_what_to_do(
 
 
 def test_a_ranking_names_the_level_of_each_interval_and_a_small_p_is_not_zero() -> None:
-    first = Standing("one", 1, (1, 1), 0.9, 0.8, 0.95, 50)
-    second = Standing("two", 2, (2, 2), 0.5, 0.4, 0.6, 50, -0.4, -0.5, -0.3, 3e-7)
+    first = Standing("one", 1, (1, 1), Estimate(0.9, interval=(0.8, 0.95), n=50))
+    difference = PairedDifference(-0.4, interval=(-0.5, -0.3), n=50, p=3e-7)
+    second = Standing("two", 2, (2, 2), Estimate(0.5, interval=(0.4, 0.6), n=50), difference)
     ranking = Ranking("t", "acc", "none", higher_is_better=True, standings=[first, second])
     [table] = leaderboard_tables(Leaderboard([], [ranking], [], 0.8))
     text = write_markdown(table)

@@ -15,6 +15,7 @@ from assay.exchange.gold_removal import TaskRemoval, sounds_like_gold, template_
 from assay.models import Scripted
 from assay.runs.folder import RunError
 from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.score_keys import ScoreKey
 from conftest import Write
 from run_world import SUMS, RecordingModel, sample_rows
 
@@ -204,6 +205,7 @@ def row(**columns: Any) -> StoredSample:
         None,
         {},
         {},
+        {},
         None,
         {},
         (),
@@ -225,10 +227,10 @@ def test_a_single_continuation_is_the_right_answer() -> None:
             doc={"word": "cat"},
             target="cat",
             requests=[StoredRequest("loglikelihood", continuation="cat")],
-            scores={"acc,none": 1, "f1,none": ["cat", "dog"]},
+            scores={ScoreKey("acc", "none"): 1, ScoreKey("f1", "none"): ["cat", "dog"]},
         )
     )
-    assert (result_row.requests[0].continuation, result_row.scores) == ("[removed]", {"acc,none": 1})
+    assert (result_row.requests[0].continuation, result_row.scores) == ("[removed]", {ScoreKey("acc", "none"): 1})
     items = [StoredRequest("loglikelihood", continuation=each) for each in ("cat", "dog")]
     assert removal.row(row(doc={"word": "cat"}, requests=items)).requests == items
 

@@ -145,14 +145,14 @@ def test_under_compat_lm_eval_nan_is_the_number_it_is_there(folder: Path) -> Non
 
 
 def test_the_table_shows_how_many_documents_failed_in_each_row(folder: Path) -> None:
-    text = results_table(generate(folder, ["0", "1", "2", "3"], ["x"] * 4, BOTH).results)
+    text = str(results_table(generate(folder, ["0", "1", "2", "3"], ["x"] * 4, BOTH).results))
     [half, odd] = [line for line in text.splitlines() if "half" in line or "|odd" in line.replace(" ", "")]
     assert [cell.strip() for cell in half.split("|")[-3:-1]] == ["4", "0"]
     assert [cell.strip() for cell in odd.split("|")[-3:-1]] == ["1", "3*"]
 
 
 def test_the_table_has_a_row_for_a_metric_that_failed_everywhere(folder: Path) -> None:
-    text = results_table(generate(folder, ["1", "1"], ["x"] * 2, BOTH).results)
+    text = str(results_table(generate(folder, ["1", "1"], ["x"] * 2, BOTH).results))
     [odd] = [line for line in text.splitlines() if "|odd" in line.replace(" ", "")]
     cells = [cell.strip() for cell in odd.split("|")]
     assert (cells[7], cells[-3:-1]) == ("–", ["0", "2*"])

@@ -154,8 +154,9 @@ def test_scores_of_any_kind_come_back_in_their_order(tmp_path: Path) -> None:
         sample(0, Generate("p", {})), [["x", "y"]], scored(values, ["x"], repeats={"f1": [0.5, 0.0]}), 2
     )
     [row] = SampleFile(written(tmp_path, kept)).rows()
-    assert [*row.scores] == ["pair,none", "f1,none", "flag,none", "large,none", "f1,none,repeats"]
-    assert [*row.scores.values()] == [[-1.5, 7], 0.25, True, 2**60, [0.5, 0.0]]
+    assert [*row.scores] == [ScoreKey(name, "none") for name in ("pair", "f1", "flag", "large")]
+    assert [*row.scores.values()] == [[-1.5, 7], 0.25, True, 2**60]
+    assert row.repeats == {ScoreKey("f1", "none"): [0.5, 0.0]}
 
 
 def test_answers_of_any_kind_come_back(tmp_path: Path) -> None:
@@ -178,8 +179,12 @@ def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
     path = written(tmp_path, *first, last)
     rows = [*SampleFile(path).rows()]
     assert pq.ParquetFile(path).num_row_groups == 2
-    assert (rows[0].scores, rows[0].responses, rows[0].replies) == ({"acc,none": 1.0}, [[(-1.0, True)]], None)
-    assert (rows[2000].scores, rows[2000].responses) == ({"f1,none": 0.5}, [["b"]])
+    assert (rows[0].scores, rows[0].responses, rows[0].replies) == (
+        {ScoreKey("acc", "none"): 1.0},
+        [[(-1.0, True)]],
+        None,
+    )
+    assert (rows[2000].scores, rows[2000].responses) == ({ScoreKey("f1", "none"): 0.5}, [["b"]])
     assert rows[2000].replies == [{"finish": "length", "usage": (1, 2, 0.0, 1, 0, 0)}]
     assert [*tmp_path.iterdir()] == [path]
 

@@ -7,7 +7,7 @@ request, with its location and a fix. A further cell is a line of `SEAMS`.
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from assay.plugins import REGISTRIES, registry
 from assay.records import Request, Text
 from assay.registry import load_plugins
 from assay.runs.folder import RunError
-from seam_world import CONSUMERS, GEOMETRIC, MICRO, Refused, Seam, World, tables_restored, world_of
+from seam_world import CONSUMERS, GEOMETRIC, MICRO, Refused, Seam, World, world_of
 
 # --- an aggregator set on a group -----------------------------------------------------------------------------------
 
@@ -472,19 +472,14 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def plugged_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that is the current one and on the path; registries and modules are as before afterwards."""
+def plugged_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is the current one and on the path."""
     folder = tmp_path / "world"
     folder.mkdir()
     (folder / "link.py").symlink_to(folder / "own.py")
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
-    before = set(sys.modules)
-    with tables_restored():
-        yield folder
-    for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", None) and sys.modules[name].__file__.startswith(str(folder)):
-            del sys.modules[name]
+    return folder
 
 
 # --- a class over a task ---------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_paths_are_taken_on_the_command_line(benchmarks: Path, run_assay: Callab
 def test_the_table_shows_aliases_and_indents_members(benchmarks: Path) -> None:
     names = [
         line.split("|")[1].rstrip()
-        for line in results_table(run(benchmarks, ANYTHING, "mmlu").results).splitlines()[2:]
+        for line in str(results_table(run(benchmarks, ANYTHING, "mmlu").results)).splitlines()[2:]
     ]
     assert names == ["MMLU", " - Abstract Algebra", " - Anatomy"]
 
@@ -108,7 +108,7 @@ def test_the_number_of_examples_that_a_group_shows_may_be_given(benchmarks: Path
     group_file(benchmarks, NLI + "  num_fewshot: 3\n")
     results = run(benchmarks, ANYTHING, "nli_tasks")
     assert (results["n-shot"]["nli_tasks"], results["n-shot"]["cb"]) == (3, 0)
-    [line] = [line for line in results_table(results.results).splitlines() if line.startswith("|nli_tasks")]
+    [line] = [line for line in str(results_table(results.results)).splitlines() if line.startswith("|nli_tasks")]
     assert line.split("|")[4].strip() == "3"
 
 

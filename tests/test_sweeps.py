@@ -183,7 +183,7 @@ def test_many_models_are_rows_of_the_table(tmp_path: Path) -> None:
         return Results({"t": TaskEntry("t", "t", [row])})
 
     many = {**{f"step-{n}": results(n / 10) for n in range(5)}, "bad": None}
-    header, _, *rows = table(checkpoints_table(many))
+    header, _, *rows = table(str(checkpoints_table(many)))
     assert header == ["Model", "t none acc ↑"]
     assert rows[3] == ["step-3", "0.3000 ± 0.0500"]
     assert rows[5] == ["bad (failed)", "–"]

@@ -12,7 +12,9 @@ from assay import simple_evaluate
 from assay.cli import COMMANDS, main
 from assay.cli.output import break_line
 from assay.models import Scripted
-from assay.report.terminal import TableView, fitted_table, wrap
+from assay.report.report_table import text_table
+from assay.report.table import FITTED, results_table
+from assay.report.terminal import wrap, write_terminal
 from terminal_world import STYLE, cells, on_terminal, widest
 from test_label_command import evaluated, filled
 
@@ -213,12 +215,11 @@ def test_worse_is_red_and_better_green(tmp_path: Path) -> None:
 
 
 def test_a_perplexity_keeps_its_factor_and_the_ends_of_its_interval() -> None:
-    from assay.report.table import results_view
     from assay.results import Estimate, Results, Row, TaskEntry
 
     number = Estimate(198.66, 379.8, 9, interval=(2.47, 9300.748), method="student-log")
     task = TaskEntry("t", "t", [Row("t", "word_perplexity", "none", number)], documents=9)
-    lines, left_out = fitted_table(results_view(Results({"t": task})), 100)
+    lines, left_out = write_terminal(results_table(Results({"t": task}), FITTED), 100)
     assert re.split(r" {2,}", lines[1].strip())[3:] == [
         "word_perplexity",
         "198.6600",
@@ -263,9 +264,9 @@ def test_numbers_among_words_and_words_that_fit_are_not_broken() -> None:
         ("  - differences", "exact_match (flexible)\N{NO-BREAK SPACE}↑", "+0.0017 [-0.016,\N{NO-BREAK SPACE}+0.011]", "same answers"),
         ("  - stories", "word_perplexity\N{NO-BREAK SPACE}↓", "+0.0000 no document differs", "unclear"),
     ]  # fmt: skip
-    table = TableView(("Tasks", "Metric", "b − a [95 %]", "b is"), rows)
+    table = text_table(("Tasks", "Metric", "b − a [95 %]", "b is"), rows)
     for width in (*range(59, 100), 46):
-        lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in fitted_table(table, width)[0]]
+        lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in write_terminal(table, width)[0]]
         assert max(map(cells, lines)) <= width
         for number in ("+0.0017", "-0.016,", "+0.011]", "+0.0000"):
             assert any(number in line for line in lines), (width, lines)
@@ -275,16 +276,16 @@ def test_numbers_among_words_and_words_that_fit_are_not_broken() -> None:
 
 
 def test_a_number_with_an_exponent_is_not_a_word() -> None:
-    table = TableView(
+    table = text_table(
         ("name", "95 %"), [("a long name of several words", "1.00\N{NO-BREAK SPACE}… 7.29e+16"), ("b", "0.1 … 0.2")]
     )
-    assert any(line.endswith("1.00 … 7.29e+16") for line in fitted_table(table, 30)[0])
+    assert any(line.endswith("1.00 … 7.29e+16") for line in write_terminal(table, 30)[0])
 
 
 def test_a_table_of_numbers_too_many_for_a_line_becomes_blocks() -> None:
-    table = TableView(("name", *"abcdefgh"), [("x", *["0.123456789"] * 8)])
-    assert fitted_table(table, 40)[1] == ()  # a block for each row
-    assert fitted_table(table, 40)[0] == ["x", *(f"  {name}: 0.123456789" for name in "abcdefgh")]
+    table = text_table(("name", *"abcdefgh"), [("x", *["0.123456789"] * 8)])
+    assert write_terminal(table, 40)[1] == ()  # a block for each row
+    assert write_terminal(table, 40)[0] == ["x", *(f"  {name}: 0.123456789" for name in "abcdefgh")]
 
 
 def test_paths_stay_whole_in_sentences_and_long_words_do_not() -> None:

@@ -146,7 +146,7 @@ def test_a_registered_metric_is_called_by_the_same_convention(tmp_path: Path) ->
         with pytest.raises(ConfigError, match="did you mean 'scale'"):
             generate(tmp_path, ["a"], ["a"], yaml.replace("scale", "scael"))
     finally:
-        del assay.plugins.table("metrics")["nearest_length"]
+        del assay.plugins.registry("metrics")["nearest_length"]
 
 
 def test_a_metric_of_choices_compares_their_texts(tmp_path: Path) -> None:

@@ -196,10 +196,10 @@ def test_score_drift_is_that_of_the_same_documents(tasks: Path) -> None:
     """A has 3 of 5 right; B misses one of them, and gets one that A misses: no drift, two documents that changed."""
     comparison = compared(tasks, answering(), answering(**{"1+1=": "3", "8/2=": "4"}), tasks=("sums",))
     [row] = comparison.rows
-    assert (row.metric, row.drift.before, row.drift.after, row.drift.n) == ("exact_match", 0.6, 0.6, 5)
+    assert (row.metric, row.drift.before, row.drift.after, row.drift.change.n) == ("exact_match", 0.6, 0.6, 5)
     variance = (2 / 4) / 5  # differences -1, 0, 0, 0, 1
     half = 1.959964 * math.sqrt(variance + 1 / 5**2) * 5 / 6  # half a document is added on either side
-    assert row.drift.interval == pytest.approx((-half, half), abs=1e-6)
+    assert row.drift.change.interval == pytest.approx((-half, half), abs=1e-6)
     assert comparison.verdict == "drifts"
 
 
@@ -244,7 +244,7 @@ def test_a_request_that_one_of_the_two_fails_makes_them_differ(tasks: Path) -> N
     comparison = compared(tasks, answering(), asked.model, tasks=("sums",))
     assert comparison.verdict == "differ"
     assert "B failed 1 requests:\n  1 × TimeoutError: no answer to 2+3=" in verification_text(comparison)
-    assert comparison.rows[0].drift.n == 4
+    assert comparison.rows[0].drift.change.n == 4
 
 
 def test_requests_that_both_fail_are_reported_and_not_a_difference(tasks: Path) -> None:
@@ -416,8 +416,11 @@ def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path:
     assert len(comparison.rows) == 2
     for row in comparison.rows:
         other = rows[row.task, row.metric]
-        assert other.interval is not None
-        assert (row.drift.value, row.drift.interval) == (pytest.approx(other.difference), pytest.approx(other.interval))
+        assert other.difference.interval is not None
+        assert (row.drift.change.value, row.drift.change.interval) == (
+            pytest.approx(other.difference.value),
+            pytest.approx(other.difference.interval),
+        )
 
 
 # parts

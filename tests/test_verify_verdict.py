@@ -25,7 +25,7 @@ from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.models import Scripted
 from assay.report.comparison_text import verification_text
-from assay.statistics.paired import Drift
+from assay.statistics.paired import Drift, PairedDifference
 
 FLOAT32, BFLOAT16 = PRECISIONS["float32"], PRECISIONS["bfloat16"]
 Assay = Callable[..., Any]
@@ -56,7 +56,8 @@ def far(difference: float, tokens: int = 1, *, same_greedy: bool = True) -> Like
 
 
 def row(low: float, high: float, *, is_counted: bool = True) -> VerificationRow:
-    return VerificationRow("t", "acc", "none", Drift(0.5, 0.5, 10, (low, high)), (low, high), is_counted)
+    change = PairedDifference(0.0, interval=(low, high), n=10)
+    return VerificationRow("t", "acc", "none", Drift(0.5, 0.5, change), change, is_counted)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from assay.runs.folder import write_json
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.score_keys import ScoreKey
 from assay.viewer.app import make_app, server_config
 from assay.viewer.compare_page import round_robin
 from assay.viewer.distributions import score_bins, score_slices
@@ -78,7 +79,7 @@ def sums(runs: Path) -> Samples:
 
 def the_samples(runs: Path, task: str, metric: str, run: str = "first") -> Samples:
     database, path = Database(runs), runs / run / f"samples/{task}.parquet"
-    return Samples(database, database.samples(SampleFile(path)), metric, True)
+    return Samples(database, database.samples(SampleFile(path)), ScoreKey.parse(metric), True)
 
 
 def documents(samples: Samples, **options: Any) -> list[int]:
@@ -176,7 +177,7 @@ def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path:
     folder = write_run(tmp_path / "big", 7000)
     every = list(big_samples(7000))
     database, path = Database(tmp_path), folder / "samples/big_sums.parquet"
-    samples = Samples(database, database.samples(SampleFile(path)), "exact_match,strict", True)
+    samples = Samples(database, database.samples(SampleFile(path)), ScoreKey("exact_match", "strict"), True)
     columns = {"level": "3", "subject": "law"}
     conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in columns.items())
     expected = [
@@ -234,7 +235,7 @@ def known(sums: Samples) -> None:
 )
 def test_a_url_contains_the_whole_query(text: str, show: str, page: int, column: str, value: str) -> None:
     query = SampleQuery(
-        text, show, "empty", (Condition(column, "has", value),), "doc_id", True, page, "level", "acc,none"
+        text, show, "empty", (Condition(column, "has", value),), "doc_id", True, page, "level", ScoreKey("acc", "none")
     )
     assert read_query(QueryParams(query.parameters)) == query
 
@@ -301,7 +302,11 @@ def test_a_sentence_explains_wrong_and_partly_wrong_answers(sums: Samples) -> No
     assert row is not None
 
     def why(scores: dict[str, float]) -> str:
-        return sample_view(row._replace(scores=scores), {}, {"exact_match": True}).why
+        return sample_view(
+            row._replace(scores={ScoreKey.parse(name): value for name, value in scores.items()}),
+            {},
+            {"exact_match": True},
+        ).why
 
     assert why({"exact_match,strict": 0.0}).startswith("Wrong: the answer is '8'")
     assert why({"exact_match,strict": 1.0}).startswith("Right: ")
@@ -373,7 +378,7 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     writer.place()
     database = Database(tmp_path)
     known, visited = _count_visits(
-        Samples(database, database.samples(SampleFile(tmp_path / "t.parquet")), "", True),
+        Samples(database, database.samples(SampleFile(tmp_path / "t.parquet")), None, True),
         database,
         {"a": Price(1e6, 2e6, 0.0), "b": None},
     )

@@ -12,6 +12,7 @@ from assay.report.drawing import as_svg
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.score_keys import ScoreKey
 from assay.viewer.compare_page import first_difference
 from assay.viewer.samples import Database, Samples
 from assay.viewer.task_charts import (
@@ -35,7 +36,7 @@ def written(folder: Path, records: list[SampleRecord], metric: str, repeats: int
     writer.end()
     writer.place()
     database = Database(folder)
-    return Samples(database, database.samples(SampleFile(folder / "t.parquet", repeats)), metric, True)
+    return Samples(database, database.samples(SampleFile(folder / "t.parquet", repeats)), ScoreKey.parse(metric), True)
 
 
 def choice(number: int, likelihoods: list[float], gold: int) -> SampleRecord:
@@ -141,7 +142,7 @@ def test_a_task_has_the_charts_that_its_samples_allow(tmp_path: Path) -> None:
 def test_two_runs_are_paired_document_by_document(tmp_path: Path) -> None:
     one = written(tmp_path / "a", [text(n, "x", float(n % 2)) for n in range(8)], "f1,none")
     two = written(tmp_path / "b", [text(n, "x", float(n < 6)) for n in range(7)], "f1,none")
-    both = Samples(Database(tmp_path), one.stored, "f1,none", True)
+    both = Samples(Database(tmp_path), one.stored, ScoreKey("f1", "none"), True)
     chart = card(paired_card(both, two, ("a", "b")))
     # 1, 3, 5: 1 and 1; 0, 2, 4: 0 and 1; 6: 0 and 0; 7 is in one alone
     assert sorted(chart.rows) == [("0", "0", "1"), ("0", "1", "3"), ("1", "1", "3")]

@@ -26,6 +26,7 @@ from assay.runs.live import LIVE, newest_samples, read_progress
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.score_keys import ScoreKey
 from assay.viewer.app import make_app
 from assay.viewer.events import MAX_STREAMS
 from viewer_world import SUMS, fetched, model, serving, write_tasks
@@ -137,7 +138,7 @@ def _numbers_are_those_of_the_samples_so_far(out: Path) -> None:
     path = newest_samples(out, "sums")
     assert path is not None
     rows = list(SampleFile(path).rows())
-    assert all(row.failed or row.scores["exact_match,strict"] == (row.doc_id % 5 != 0) for row in rows)
+    assert all(row.failed or row.scores[ScoreKey("exact_match", "strict")] == (row.doc_id % 5 != 0) for row in rows)
     scores = [a % 5 != 0 for a in range(record["documents"]) if a != 2]
     [strict] = [each for each in record["numbers"] if each["filter"] == "strict"]
     assert strict["value"] == pytest.approx(np.mean(scores))

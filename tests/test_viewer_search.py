@@ -8,6 +8,7 @@ from assay.records import Generate, Message, Sample
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.score_keys import ScoreKey
 from assay.viewer.query import Condition, SampleQuery
 from assay.viewer.samples import MAX_FILES, Database, Samples
 
@@ -33,7 +34,7 @@ def test_a_text_is_found_in_prompts_messages_responses_and_targets_in_any_case(t
     writer.end()
     writer.place()
     database = Database(tmp_path)
-    samples = Samples(database, database.samples(SampleFile(tmp_path / "samples/t.parquet")), "", True)
+    samples = Samples(database, database.samples(SampleFile(tmp_path / "samples/t.parquet")), None, True)
     expected = {"grÜsse": (), "GRÜSSE": (), "GRÜße": (0,), "äpfel": (0, 2), "(ROT)": (0,), "fluss": (1, 3), "brief.": (1,),
                 "a.b": (2,), "axb": (), '"hi"': (1,), "% _": (2,), "rhein": (1,), "\\": ()}  # fmt: skip
     for text, places in expected.items():
@@ -50,7 +51,7 @@ def test_a_value_is_compared_as_a_text_and_as_a_number(tmp_path: Path) -> None:
     writer.end()
     writer.place()
     database = Database(tmp_path)
-    samples = Samples(database, database.samples(SampleFile(tmp_path / "samples/t.parquet")), "", True)
+    samples = Samples(database, database.samples(SampleFile(tmp_path / "samples/t.parquet")), None, True)
     expected = {"1": [0, 1, 2, 3], "1.0": [0, 1, 2, 3], "01": [0, 1, 2, 3], "1x": [4], "10": [5, 11], "law": [6], "LAW": [7],
                 "nan": [9], "inf": [10], "1e1": [5, 11], "-2": [12, 13], "true": [14], "zzz": []}  # fmt: skip
     for value, places in expected.items():
@@ -66,7 +67,7 @@ def test_a_file_that_is_replaced_and_more_files_than_are_held_are_read_as_they_a
         samples = Samples(
             database,
             database.samples(SampleFile(tmp_path / "same/samples/big_sums.parquet")),
-            "exact_match,strict",
+            ScoreKey("exact_match", "strict"),
             True,
         )
         assert samples.count(SampleQuery()) == count == samples.count(SampleQuery(text="lesson"))
@@ -76,7 +77,7 @@ def test_a_file_that_is_replaced_and_more_files_than_are_held_are_read_as_they_a
         folder = write_run(tmp_path / f"run-{count}", count)
         opened[count] = database.samples(SampleFile(folder / "samples/big_sums.parquet"))
     for count, file in opened.items():
-        samples = Samples(database, file, "exact_match,strict", True)
+        samples = Samples(database, file, ScoreKey("exact_match", "strict"), True)
         assert samples.count(SampleQuery(conditions=(Condition("doc_id", "gt", "-1"),))) == count
         assert len(samples.page(SampleQuery()).rows) == count
         file.close()

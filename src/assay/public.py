@@ -172,6 +172,7 @@ if TYPE_CHECKING:
     from assay.errors import AssayError as AssayError
     from assay.errors import ConfigError as ConfigError
     from assay.errors import Problem as Problem
+    from assay.evaluation.api import MakeStopRule
     from assay.evaluation.merge import merge as merge
     from assay.evaluation.score import ScoreOptions as ScoreOptions
     from assay.evaluation.score import score as score
@@ -343,10 +344,8 @@ def simple_evaluate(
     `model` is a model object or a name of `assay ls models`. The options are those of `assay run` and of lm-eval's function of
     this name; docs/reference/run.md explains each. `evaluation_tracker` has no effect: results are stored in `output_path`.
     """
-    from assay.exchange.lm_eval_api import simple_evaluate as start
-
-    own = {**DEFAULTS["simple_evaluate"], **options}
-    return start(model, model_args, tasks, task_manager=task_manager, **own, **_stop_rule(own))
+    own = {**DEFAULTS["simple_evaluate"], **options, "model_args": model_args, "tasks": tasks}
+    return _evaluate(model, own, task_manager)
 
 
 def run(
@@ -363,12 +362,11 @@ def run(
     Without `output_path` it is stored below `runs_dir`, as by `assay run`; the same call resumes a run that was stopped. Where
     documents failed or a limit was reached, `.status` is not `complete`. `progress=False` shows nothing meanwhile.
     """
-    from assay.evaluation.api import stored_run
+    from assay.evaluation.api import evaluate_stored
 
-    own: dict[str, Any] = {**options, "model_args": model_args, "tasks": tasks}
-    around = {"task_manager": task_manager, "model_role": own.pop("model_role", None), **_stop_rule(own)}
+    own = {**options, "model_args": model_args, "tasks": tasks}
     with late("shown_progress")() if progress else nullcontext() as watch:
-        return stored_run(model, own, watch=watch or _unseen, **around)
+        return evaluate_stored(model, own, task_manager, _stop_rule(own), watch or _unseen)
 
 
 def _unseen(_: object) -> None:
@@ -376,22 +374,36 @@ def _unseen(_: object) -> None:
 
 
 def evaluate(
-    lm: "AnyModel", task_dict: Mapping[str, Any], *, model_args: ModelArgs = None, **options: Unpack[RunOptions]
+    lm: "AnyModel",
+    task_dict: Mapping[str, Any],
+    *,
+    model_args: ModelArgs = None,
+    task_manager: "TaskManager | None" = None,
+    **options: Unpack[RunOptions],
 ) -> dict[str, Any]:
     """Evaluate a model on tasks that `TaskManager.load` returned; returns the content of results.json."""
-    from assay.exchange.lm_eval_api import evaluate as start
+    from assay.exchange.lm_eval_api import tasks_in
 
-    own = {**DEFAULTS["evaluate"], **options, "model_args": model_args}
-    return start(lm, task_dict, **own, **_stop_rule(own))
+    own = {**DEFAULTS["evaluate"], **options, "model_args": model_args, "tasks": tasks_in(task_dict)}
+    return _evaluate(lm, own, task_manager)
 
 
-def _stop_rule(options: Mapping[str, Any]) -> dict[str, Any]:
+def _evaluate(
+    model: "AnyModel | str | None", options: Mapping[str, Any], manager: "TaskManager | None"
+) -> dict[str, Any]:
+    from assay.evaluation.api import evaluate as start
+    from assay.exchange.lm_eval_api import in_lm_eval_layout
+
+    return in_lm_eval_layout(start(model, options, manager, _stop_rule(options)))
+
+
+def _stop_rule(options: Mapping[str, Any]) -> "MakeStopRule | None":
     """The function that makes the rule of `stop_when`, where that is given: it compares runs, which the evaluation does not."""
     if options.get("stop_when") is None:
-        return {}
+        return None
     from assay.comparison.stopping import stop_rule
 
-    return {"stop_rule": stop_rule}
+    return stop_rule
 
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {

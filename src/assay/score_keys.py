@@ -3,7 +3,7 @@
 Nothing else joins or splits them: between readers and writers a row is a `ScoreKey`.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, Self, TypeVar
 
@@ -19,7 +19,7 @@ STDERR = "_stderr"
 BYPASS = "bypass"
 """The metric of a run that scores nothing: lm-eval writes 999 under it."""
 REPEATS = ",repeats"
-"""The end of a name in the scores of a sample that holds the score of every repeat."""
+"""The end of the text under which users find the scores of a sample's repeats."""
 
 
 class ScoreKey(NamedTuple):
@@ -42,8 +42,8 @@ class ScoreKey(NamedTuple):
         >>> ScoreKey.parse("exact_match,strict"), ScoreKey.parse("acc")
         (ScoreKey(metric='exact_match', filter='strict'), ScoreKey(metric='acc', filter='none'))
         """
-        metric, _, filter_name = text.partition(",")
-        return cls(metric, filter_name or "none")
+        metric, comma, filter_name = text.rpartition(",")  # lm-eval's metrics may have a comma, filters none
+        return cls(metric, filter_name) if comma else cls(text, "none")
 
 
 @cache
@@ -78,12 +78,6 @@ def stderr_name(key: ScoreKey) -> str:
     return f"{key.metric}{STDERR},{key.filter}"
 
 
-@cache
-def repeats_name(key: ScoreKey) -> str:
-    """The name under which a sample has the score of every repeat."""
-    return str(key) + REPEATS
-
-
 def spellings(key: ScoreKey) -> frozenset[str]:
     """How an option may name a row: by its metric, or by metric and filter.
 
@@ -93,9 +87,19 @@ def spellings(key: ScoreKey) -> frozenset[str]:
     return frozenset((key.metric, str(key)))
 
 
-def is_row_name(name: str) -> bool:
-    """Whether a name is that of a row: others, such as `alias` and `sample_len`, have no comma."""
+def is_joined(name: str) -> bool:
+    """Whether a name is the text of a key: others, such as `alias` and `sample_len`, have no comma."""
     return "," in name
+
+
+def join_scores(scores: Mapping[ScoreKey, T], repeats: Mapping[ScoreKey, Sequence[T]]) -> dict[str, T | Sequence[T]]:
+    """The scores of a sample as users see them; those of its repeats have a name of their own.
+
+    >>> join_scores({ScoreKey("f1", "none"): 0.5}, {ScoreKey("f1", "none"): [0.0, 1.0]})
+    {'f1,none': 0.5, 'f1,none,repeats': [0.0, 1.0]}
+    """
+    of_repeats = {f"{key}{REPEATS}": values for key, values in repeats.items()}
+    return {**{str(key): value for key, value in scores.items()}, **of_repeats}
 
 
 def split_rows(written: Mapping[str, T]) -> Iterator[tuple[ScoreKey, T]]:
@@ -109,7 +113,7 @@ def split_rows(written: Mapping[str, T]) -> Iterator[tuple[ScoreKey, T]]:
     [ScoreKey(metric='f1,macro', filter='none')]
     """
     for name, value in written.items():
-        if is_row_name(name) and not (STDERR in name and _is_stderr(name, written)):
+        if is_joined(name) and not (STDERR in name and _is_stderr(name, written)):
             key = ScoreKey.parse(name)
             if name.count(",") > 1:
                 key = next((each for each in _splits(name) if stderr_name(each) in written), key)
@@ -129,8 +133,3 @@ def _splits(name: str) -> Iterator[ScoreKey]:
     """Every way to take a name apart at a comma."""
     parts = name.split(",")
     return (ScoreKey(",".join(parts[:place]), ",".join(parts[place:])) for place in range(1, len(parts)))
-
-
-def sample_scores(written: Mapping[str, T]) -> dict[ScoreKey, T]:
-    """The scores of a sample by row, without those of its repeats."""
-    return {ScoreKey.parse(name): value for name, value in written.items() if not name.endswith(REPEATS)}

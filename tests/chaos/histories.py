@@ -336,8 +336,13 @@ class Attempt:
         return {
             **os.environ, **self.chaos.machines.environment, "PYTHONPATH": _path(), "TMPDIR": str(self.chaos.tmp),
             "ASSAY_CACHE_DIR": str(self.chaos.folder / "cache"), "OPENBLAS_NUM_THREADS": "1", "CHAOS_MARK": self.mark,
-            "HF_HUB_OFFLINE": "1",
+            "HF_HUB_OFFLINE": "1", **self._kept_bytecode(),
         }  # fmt: skip
+
+    def _kept_bytecode(self) -> dict[str, str]:
+        """Python 3.11 keeps the half of a compiled module where a disk is full, and all later processes would read it."""
+        is_full = self.disturbance is not None and self.disturbance.how == "disk"
+        return {"PYTHONDONTWRITEBYTECODE": "1"} if is_full else {}
 
     def _strike(self) -> None:
         self._started.wait()

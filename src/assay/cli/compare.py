@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assay.cli.flags import add_gate_flags, add_option, add_table_options, run_options
 from assay.cli.gate import begin_report, report_gates
-from assay.cli.output import draw_report_table, echo, echo_err, echo_json, echo_report_table, echo_wrapped, screen
+from assay.cli.output import draw_table, echo, echo_err, echo_json, echo_table, echo_wrapped, screen
 from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
 from assay.comparison.compare import compare
@@ -157,10 +157,10 @@ def _show(comparison: Comparison, *, plain: bool, plot: bool, wide: bool) -> Non
     for number, table in enumerate(comparison_tables(comparison, wide=wide)):
         if number and not screen().is_fitted:
             echo()
-        echo_report_table(table)
+        echo_table(table)
     if any(row.recovery is not None for row in comparison.rows):
         echo()
-        echo_report_table(recovery_table(comparison))
+        echo_table(recovery_table(comparison))
     for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
         drawn = forest_text(share_differences(comparison, number), most=screen().width if screen().is_fitted else None)
         echo(f"\n{each.label} minus {comparison.runs[0].label}\n{drawn}")
@@ -214,7 +214,7 @@ def run_verify_backend(options: argparse.Namespace) -> int:
     if options.format == "json":
         echo_json(verification_json(outcome))
     else:
-        echo(verification_text(outcome, draw_report_table))
+        echo(verification_text(outcome, draw_table))
     if options.output_path is not None:
         echo_err(f"runs: {options.output_path}/a, {options.output_path}/b")
     return 0 if outcome.verdict == options.accept else VERDICT_EXIT[outcome.verdict]

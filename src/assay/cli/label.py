@@ -1,10 +1,11 @@
 """`assay label`: a table of documents for people to label, and a judge's numbers corrected by the labels."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 from assay.cli.flags import add_table_options, labeller_name, parse_count
-from assay.cli.output import counted, draw_table, echo, echo_err, echo_wrapped
+from assay.cli.output import counted, echo, echo_err, echo_table, echo_wrapped
 from assay.comparison.judge_card import judge_card
 from assay.comparison.labelling import (
     AGREEMENT,
@@ -17,7 +18,16 @@ from assay.comparison.labelling import (
     store_labels,
     write_table,
 )
-from assay.report.write import CARD, card_rows
+from assay.report.report_table import (
+    Column,
+    CountCell,
+    IntervalCell,
+    NumberCell,
+    ReportTable,
+    TableLine,
+    TextCell,
+)
+from assay.report.write import card_table
 from assay.runs.run import Run
 from assay.runs.storage import shown_path
 
@@ -61,7 +71,7 @@ def run_label(options: argparse.Namespace) -> int:
     elif not options.card:
         _write(run, rows, options)
     if options.card:
-        echo(draw_table(CARD, card_rows(judge_card(run, rows))))
+        echo_table(card_table(judge_card(run, rows)))
     return 0
 
 
@@ -70,16 +80,18 @@ def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None
     plans = [plan_labels(run, each, options.n, options.seed, options.labeller) for each in rows]
     written = write_table(run, plans, path, seen=options.show_scores)
     echo_wrapped("width of the 95 % interval to expect, by how labels and verdicts correlate:")
-    header = ("task", "labels", "labels alone", *(f"r = {each}" for each in AGREEMENT))
-    echo(draw_table(header, [line for plan in plans for line in _widths(plan)]))
+    titles = ("labels", "labels alone", *(f"r = {agreement}" for agreement in AGREEMENT))
+    columns = [Column("task"), *(Column(title, align="right") for title in titles)]
+    echo_table(ReportTable(columns, [line for plan in plans for line in _widths(plan)]))
     for plan in plans:
         echo_wrapped(_scale(plan))
     echo(f"{path}: {counted(written, 'document')} to label; then: assay label {shown_path(run.path)} --import {path}")
 
 
-def _widths(plan: Plan) -> list[tuple[str, ...]]:
-    shown = [(str(labels), *(f"{width:.3f}" for width in widths)) for labels, widths in plan.widths.items()]
-    return [(plan.rows.task if not place else "", *cells) for place, cells in enumerate(shown)]
+def _widths(plan: Plan) -> Iterator[TableLine]:
+    for number, (labels, widths) in enumerate(plan.widths.items()):
+        task = TextCell(plan.rows.task, is_repeated=number > 0)
+        yield TableLine([task, CountCell(labels), *(NumberCell(width, digits=3) for width in widths)])
 
 
 def _scale(plan: Plan) -> str:
@@ -100,11 +112,19 @@ def _import(run: Run, rows: list[JudgeRows], path: Path, labeller: str) -> None:
     lines = []
     for task in read.labels:
         for key, number in corrections(labelled.without_labels(), task, labelled.labels[task]).items():
-            low, high = number.low, number.high
-            ends = f"{low:.3f} … {high:.3f}" if low is not None and high is not None else "–"
-            cells = (f"{number.judge:.4f}", f"{float(number):.4f}", ends, str(number.labels), number.method)
-            lines.append((task, str(key), *cells))
-    echo(draw_table(("task", "row", "judge", "corrected", "95 %", "labels", "method"), lines))
+            values = (NumberCell(number.judge, digits=4), NumberCell(float(number), digits=4))
+            ends = IntervalCell(number.low, number.high)
+            lines.append(TableLine([task, str(key), *values, ends, CountCell(number.labels), number.method]))
+    columns = [
+        Column("task"),
+        Column("row"),
+        Column("judge", align="right"),
+        Column("corrected", align="right"),
+        Column("95 %", "interval"),
+        Column("labels", align="right"),
+        Column("method"),
+    ]
+    echo_table(ReportTable(columns, lines))
     if read.empty:
         echo_err(
             f"{counted(read.empty, 'line')} without a label: if people skip what is hard to judge, the corrected value is biased"

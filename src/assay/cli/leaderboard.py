@@ -1,22 +1,49 @@
 """`assay leaderboard`: rank the models of runs, with intervals."""
 
 import argparse
-import csv
-import io
+import math
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from assay.cli.flags import add_table_options
-from assay.cli.output import echo, echo_err, echo_json, echo_report_table
+from assay.cli.output import echo, echo_err, echo_json, echo_table
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
+from assay.config.record_json import json_values
 from assay.errors import ConfigError, Place, Problem
 from assay.number_text import format_share
-from assay.report.report_table import Column, CountCell, IntervalCell, NumberCell, PValueCell, ReportTable, TableLine
-from assay.safe_text import spreadsheet_text
+from assay.records import JSONDict
+from assay.report.report_table import (
+    Cell,
+    Column,
+    CountCell,
+    IntervalCell,
+    NumberCell,
+    PValueCell,
+    ReportTable,
+    TableLine,
+)
+from assay.report.table_writers import Value, csv_text
+from assay.statistics.paired import PairedDifference
 from assay.statistics.ratings import Rating
 
 CSV = ("board", "metric", "filter", "pool", "rank", "rank_low", "rank_high", "name", "value", "low", "high", "n", "wins", "ties",
        "losses", "difference", "difference_low", "difference_high", "p")  # fmt: skip
+
+RATING = (
+    "name",
+    "pool",
+    "rank",
+    "ranks",
+    "rating",
+    "stderr",
+    "low",
+    "high",
+    "wins",
+    "ties",
+    "losses",
+    "documents",
+    "reason",
+)
+"""The keys of a rating in JSON, in the order that people read them."""
 
 
 def define_leaderboard(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +85,7 @@ def run_leaderboard(options: argparse.Namespace) -> int:
         for number, table in enumerate(leaderboard_tables(board)):
             if number:
                 echo()
-            echo_report_table(table)
+            echo_table(table)
     for note in board.notes:
         echo_err(f"note: {note}")
     return 0
@@ -76,16 +103,19 @@ def parse_names(written: Sequence[str]) -> dict[str, str]:
 def leaderboard_json(board: Leaderboard) -> object:
     """The leaderboard as JSON; an open end of an interval is null."""
     return {
-        **asdict(board),
-        "ratings": [
-            {**asdict(each), "low": _finite(each.low), "high": _finite(each.high), "ranks": list(each.ranks)}
-            for each in board.ratings
+        **json_values(board),
+        "ratings": [_rating_values(rating) for rating in board.ratings],
+        "rankings": [
+            {**json_values(ranking), "standings": [json_values(standing) for standing in ranking.standings]}
+            for ranking in board.rankings
         ],
     }
 
 
-def _finite(number: float | None) -> float | None:
-    return None if number is None or number in (float("inf"), float("-inf")) else number
+def _rating_values(rating: Rating) -> JSONDict:
+    values = json_values(rating)
+    values |= {end: None for end in ("low", "high") if values[end] in (math.inf, -math.inf)}
+    return {name: values[name] for name in RATING}
 
 
 def leaderboard_tables(board: Leaderboard) -> list[ReportTable]:
@@ -109,10 +139,10 @@ def _rating_table(board: Leaderboard, ratings: Sequence[Rating]) -> ReportTable:
                 CountCell(rating.rank),
                 _ranks(rating.ranks),
                 rating.name,
-                NumberCell(rating.rating, digits=0),
-                IntervalCell(rating.low, rating.high, digits=0),
+                NumberCell(rating.estimate.value, digits=0),
+                IntervalCell(rating.estimate.low, rating.estimate.high, digits=0),
                 f"{rating.wins}/{rating.ties}/{rating.losses}",
-                CountCell(rating.documents),
+                CountCell(rating.estimate.n),
             ]
         )
         for rating in ratings
@@ -136,12 +166,10 @@ def _ranking_table(board: Leaderboard, ranking: Ranking) -> ReportTable:
                 CountCell(standing.rank),
                 _ranks(standing.ranks),
                 standing.name,
-                NumberCell(standing.value, digits=4),
-                IntervalCell(standing.low, standing.high),
-                CountCell(standing.n),
-                "" if standing.difference is None else NumberCell(standing.difference, digits=4, is_signed=True),
-                IntervalCell(standing.difference_low, standing.difference_high),
-                PValueCell(standing.p),
+                NumberCell(standing.estimate.value, digits=4),
+                IntervalCell(standing.estimate.low, standing.estimate.high),
+                CountCell(standing.estimate.n),
+                *_difference_cells(standing.difference),
             ]
         )
         for standing in ranking.standings
@@ -149,6 +177,13 @@ def _ranking_table(board: Leaderboard, ranking: Ranking) -> ReportTable:
     direction = "higher is better" if ranking.higher_is_better else "lower is better"
     filtered = "" if ranking.filter == "none" else f" ({ranking.filter})"
     return ReportTable(columns, lines, f"{ranking.name}: {ranking.metric}{filtered}, {direction}")
+
+
+def _difference_cells(difference: PairedDifference | None) -> list[Cell]:
+    if difference is None:
+        return ["", IntervalCell(None, None), PValueCell(None)]
+    number = NumberCell(difference.value, digits=4, is_signed=True)
+    return [number, IntervalCell(difference.low, difference.high), PValueCell(difference.p)]
 
 
 def _name_columns() -> list[Column]:
@@ -161,16 +196,16 @@ def _ranks(ranks: tuple[int, int]) -> str:
 
 def leaderboard_csv(board: Leaderboard) -> str:
     """Every row of every board."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV)
-    for each in board.ratings:
-        writer.writerow(["ratings", "", "", each.pool, each.rank, *each.ranks, spreadsheet_text(each.name), each.rating,
-                         _finite(each.low), _finite(each.high), each.documents, each.wins, each.ties, each.losses])  # fmt: skip
+    rows: list[Sequence[Value]] = []
+    for rating in board.ratings:
+        values = _rating_values(rating)
+        numbers = [values[name] for name in ("rating", "low", "high", "documents", "wins", "ties", "losses")]
+        name = ("ratings", None, None, rating.pool, rating.rank, *rating.ranks, rating.name)
+        rows.append([*name, *numbers, None, None, None, None])
     for ranking in board.rankings:
-        about = [spreadsheet_text(text) for text in (ranking.name, ranking.metric, ranking.filter)]
         for row in ranking.standings:
-            apart = (row.difference, row.difference_low, row.difference_high, row.p)
-            writer.writerow([*about, "", row.rank, *row.ranks, spreadsheet_text(row.name), row.value, row.low, row.high, row.n,
-                             "", "", "", *apart])  # fmt: skip
-    return out.getvalue()
+            values = json_values(row)
+            about = (ranking.name, ranking.metric, ranking.filter, None, row.rank, *row.ranks, row.name)
+            numbers = [values[name] for name in ("value", "low", "high", "n")]
+            rows.append([*about, *numbers, None, None, None, *(values[name] for name in CSV[-4:])])
+    return csv_text(CSV, rows)

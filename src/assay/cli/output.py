@@ -6,7 +6,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -17,7 +17,7 @@ from assay.config.option import YAMLValue
 from assay.records import JSON, Function
 from assay.report.cell_text import cell_text
 from assay.report.report_table import ReportTable
-from assay.report.terminal import TableView, cell_width, fitted_table, pieces, write_terminal
+from assay.report.terminal import cell_width, pieces, write_terminal
 
 if TYPE_CHECKING:
     from assay.results import Results
@@ -143,7 +143,7 @@ def terminal_width(stream: TextIO) -> int:
 def echo_columns(table: ReportTable) -> None:
     """Print lines under a header: fitted on a terminal, else in aligned columns."""
     if screen().is_fitted:
-        echo_report_table(table)
+        echo_table(table)
         return
     rows = [[column.title for column in table.columns]]
     rows += [[printable(cell_text(cell)).replace("\n", "⏎") for cell in line.cells] for line in table.lines]
@@ -152,60 +152,27 @@ def echo_columns(table: ReportTable) -> None:
         sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
 
 
-def draw_table(header: Sequence[str], rows: Sequence[Sequence[str]], drop: Sequence[str] = ()) -> str:
-    """Rows as text: fitted on a terminal, else markdown."""
-    from assay.report.table import markdown_table
-
-    if not screen().is_fitted:
-        return markdown_table(header, rows)
-    shown, left_out = fitted_table(_printable(TableView(header, rows, drop)), screen().width)
-    return "\n".join([*shown, *_left_out_lines(left_out)])
-
-
-def draw_report_table(table: ReportTable) -> str:
-    """A table without title and notes as text without color: fitted on a terminal, else markdown."""
+def draw_table(table: ReportTable, *, colored: bool = False) -> str:
+    """A table without its title and notes as text: fitted on a terminal, else markdown."""
     if not screen().is_fitted:
         from assay.report.table_writers import write_markdown
 
-        return write_markdown(table)
-    shown, left_out = write_terminal(table, screen().width)
-    return "\n".join([*shown, *_left_out_lines(left_out)])
+        return write_markdown(replace(table, title="", notes=()))
+    shown, left_out = write_terminal(table, screen().width, colored=colored)
+    if left_out:
+        shown.append(wrapped_text(f"left out: {', '.join(left_out)}; --wide shows all columns"))
+    return "\n".join(shown)
 
 
-def echo_report_table(table: ReportTable) -> None:
+def echo_table(table: ReportTable) -> None:
     """Print a table with its title and notes: fitted on a terminal, else markdown."""
-    if not screen().is_fitted:
-        from assay.report.table_writers import write_markdown
-
-        # only cells are escaped, which markup could break: people read what is piped, too
-        grid = write_markdown(replace(table, title="", notes=()))
-        echo("\n\n".join(part for part in (table.title, grid, "\n".join(table.notes)) if part))
-        return
-    shown, left_out = write_terminal(table, screen().width, colored=screen().is_colored)
+    # only cells are escaped, which markup could break: people read what is piped, too
+    echo_text = echo_wrapped if screen().is_fitted else echo
     if table.title:
-        echo_wrapped(f"{table.title}\n")
-    write_lines([*shown, *_left_out_lines(left_out), *([""] if table.notes else [])])
-    for note in table.notes:
-        echo_wrapped(note)
-
-
-def echo_table(table: TableView) -> None:
-    """Print a table on a terminal, with its styles."""
-    shown, left_out = fitted_table(_printable(table), screen().width, colored=screen().is_colored)
-    write_lines(shown)
-    write_lines(_left_out_lines(left_out))
-
-
-def _left_out_lines(names: Sequence[str]) -> list[str]:
-    return [wrapped_text(f"left out: {', '.join(names)}; --wide shows all columns")] if names else []
-
-
-def _printable(table: TableView) -> TableView:
-    rows = [
-        row if all(map(str.isprintable, row)) else [printable(cell).replace("\n", "⏎") for cell in row]
-        for row in table.rows
-    ]
-    return replace(table, rows=rows)
+        echo_text(f"{table.title}\n")
+    write_lines([draw_table(table, colored=screen().is_colored)])
+    if table.notes:
+        echo_text("\n" + "\n".join(table.notes))
 
 
 def echo_wrapped(text: str, stream: TextIO | None = None) -> None:
@@ -240,15 +207,16 @@ def break_line(line: str, width: int | None) -> list[str]:
 
 def echo_tables(results: "Results", depth: int | None = None) -> None:
     """Print the results: on a terminal one table; else that of all lines, and that of groups if they have metrics."""
-    from assay.report.table import results_table, results_view
+    from assay.report.table import FITTED, results_table
 
     if screen().is_fitted:
-        echo_table(results_view(results, depth))
+        echo_table(results_table(results, FITTED, depth=depth))
         return
-    echo(results_table(results, depth=depth))
+    echo_table(results_table(results, depth=depth))
     groups = results_table(results, groups=True, depth=depth)
-    if groups:
-        echo("\n" + groups)
+    if groups.lines:
+        echo()
+        echo_table(groups)
 
 
 def echo_results(results: "Results", folder: Path) -> int:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from assay.cli.flags import add_catalog_options, add_table_options, task_manager
-from assay.cli.output import echo, echo_err, echo_json, echo_report_table, echo_wrapped
+from assay.cli.output import echo, echo_err, echo_json, echo_table, echo_wrapped
 from assay.comparison.planning import Aim, Planned, may_be_rate, planned_from_runs, planned_from_tasks, unknown_task
 from assay.errors import ConfigError, Place, Problem, grouped, some
 from assay.number_text import NO_VALUE
@@ -81,12 +81,12 @@ def run_plan(options: argparse.Namespace) -> int:
         planned = [{**asdict(each), "enough": each.is_enough} for each in rows]
         echo_json({"aim": asdict(aim), "rows": planned, "noise": [asdict(each) for each in noise]})
     else:
-        echo_report_table(ReportTable(COLUMNS, [TableLine(_cells(row)) for row in rows]))
+        echo_table(ReportTable(COLUMNS, [TableLine(_cells(row)) for row in rows]))
         for line in _assumptions(options, aim, rows):
             echo_wrapped(line)
         if noise:
             echo()
-            echo_report_table(_noise_table(options, aim, noise))
+            echo_table(_noise_table(options, aim, noise))
     return 0
 
 

@@ -16,7 +16,7 @@ from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import ChatPrompt, chat_prompt, chat_text, stored_exchanges, turn_text, turns_of
-from assay.score_keys import ScoreKey, sample_scores
+from assay.score_keys import ScoreKey, join_scores
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000
@@ -91,7 +91,7 @@ def _is_selected(row: StoredSample, options: argparse.Namespace, better: Mapping
         return False
     if options.reason is not None and options.reason not in row.audit:
         return False
-    return not options.wrong or _is_wrong(sample_scores(row.scores), better)
+    return not options.wrong or _is_wrong(row.scores, better)
 
 
 def _is_wrong(scores: Mapping[ScoreKey, AnyJSON], better: Mapping[str, bool | None]) -> bool:
@@ -116,7 +116,10 @@ def _parts(row: StoredSample, shots: AnyJSON, *, full: bool) -> Iterator[tuple[s
     if row.last_state:
         yield "last state", _cut("\n".join(f"{key}: {_shown(value)}" for key, value in row.last_state.items()), full)
     if row.scores:
-        yield "scores", "\n".join(f"{name}: {_shown(value)}" for name, value in row.scores.items())
+        yield (
+            "scores",
+            "\n".join(f"{name}: {_shown(value)}" for name, value in join_scores(row.scores, row.repeats).items()),
+        )
 
 
 def _path(row: StoredSample, trace: Trace, *, full: bool) -> Iterator[tuple[str, str]]:

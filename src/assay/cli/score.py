@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from assay.cli.flags import add_option, add_table_options
-from assay.cli.output import counted, draw_table, echo, echo_results, echo_tables, echo_wrapped, exit_code
+from assay.cli.output import counted, echo, echo_results, echo_table, echo_tables, echo_wrapped, exit_code
 from assay.evaluation.merge import merge
 from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions, score
-from assay.number_text import format_decimal, format_signed
 from assay.redaction import redacted_command
+from assay.report.report_table import Cell, Column, CountCell, NumberCell, ReportTable, TableLine
 from assay.report.table import table_footing
 
 SHOWN = 10
@@ -67,7 +67,8 @@ def run_score(options: argparse.Namespace) -> int:
 
 def _show(scored: Rescored) -> None:
     echo_tables(scored.results)
-    echo("\n" + _numbers(scored.numbers))
+    echo()
+    _show_numbers(scored.numbers)
     for line in _samples(scored):
         echo(line)
     for line in [*scored.remarks, *table_footing(scored.results)]:
@@ -75,18 +76,23 @@ def _show(scored: Rescored) -> None:
     echo(f"\nscored: {scored.folder.resolve()}")
 
 
-def _numbers(numbers: Sequence[RowChange]) -> str:
-    """Format the numbers that changed as a table."""
-    rows = [
-        (each.name, each.row, format_decimal(each.before), format_decimal(each.after), _step(each), str(each.changed))
-        for each in numbers
-        if each.before != each.after or each.changed
-    ]
-    return (
-        draw_table(("Task or group", "Metric", "Before", "After", "Difference", "changed"), rows)
-        if rows
-        else "no number changed"
-    )
+def _show_numbers(numbers: Sequence[RowChange]) -> None:
+    """Print the numbers that changed as a table."""
+    changed = [number for number in numbers if number.before != number.after or number.changed]
+    if not changed:
+        echo("no number changed")
+        return
+    columns = [Column("Task or group"), Column("Metric")]
+    columns += [Column(title, align="right") for title in ("Before", "After", "Difference", "changed")]
+    echo_table(ReportTable(columns, [TableLine(_cells(number)) for number in changed]))
+
+
+def _cells(number: RowChange) -> list[Cell]:
+    step: Cell = ""
+    if number.before is not None and number.after is not None:
+        step = NumberCell(number.after - number.before, digits=4, is_signed=True)
+    before, after = NumberCell(number.before, digits=4), NumberCell(number.after, digits=4)
+    return [number.name, number.row, before, after, step, CountCell(number.changed)]
 
 
 def _samples(scored: Rescored) -> Iterable[str]:
@@ -96,10 +102,6 @@ def _samples(scored: Rescored) -> Iterable[str]:
         yield f"{task}: {counted(change['count'], 'sample')} changed: {ids}"
     if changed:
         yield f"all of them: {scored.folder / CHANGES}"
-
-
-def _step(number: RowChange) -> str:
-    return "" if number.before is None or number.after is None else format_signed(number.after - number.before)
 
 
 def define_merge(parser: argparse.ArgumentParser) -> None:

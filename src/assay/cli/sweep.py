@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from assay.cli.output import DECISION_EXIT, EXIT, draw_table, echo, echo_err, exit_code, plain
+from assay.cli.output import DECISION_EXIT, EXIT, echo, echo_err, echo_table, exit_code, plain
 from assay.config.fields import Fields
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError, Problem
@@ -71,7 +71,7 @@ def _reason(error: AssayError | OSError) -> str:
 
 def show_sweep(results: SweepResults, reasons: Mapping[str, str], *, with_footing: bool = True) -> None:
     """Print the table of all models, and below it what is to be known about each."""
-    echo(checkpoints_table(results, draw_table))
+    echo_table(checkpoints_table(results))
     for name, result in results.items():
         footing = table_footing(result) if result is not None and with_footing else []
         for line in footing if result is not None else [f"could not be evaluated: {reasons[name]}"]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assay.cli.flags import parse_count
 from assay.cli.leaderboard import parse_names
-from assay.cli.output import echo, echo_err, echo_report_table
+from assay.cli.output import echo, echo_err, echo_table
 from assay.cli.report import of_readable_runs
 from assay.errors import ConfigError, Place, Problem
 from assay.report.latex import write_latex
@@ -77,7 +77,7 @@ def print_table(options: argparse.Namespace) -> int:
             part.write_text(text, encoding="utf-8", newline="\n")
         echo(f"{path}: {len(table.lines)} lines of {len(table.columns)} columns")
     elif form == "terminal":
-        echo_report_table(table)
+        echo_table(table)
     else:
         sys.stdout.write(WRITERS[form](table).rstrip("\n") + "\n")
     return 0 if is_whole else 1

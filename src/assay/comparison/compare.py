@@ -165,10 +165,7 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> tuple
 
 def _row(row: PairedRow, number: int, options: CompareOptions, has_same_answers: bool) -> ComparedRow:
     compared = compared_row(row, number, options.level, options.power, has_same_answers)
-    ratio = recovery_of(row, options.level) if options.recovery else None
-    if ratio is None:
-        return compared
-    return replace(compared, recovery=ratio.value, recovery_low=ratio.low, recovery_high=ratio.high)
+    return replace(compared, recovery=recovery_of(row, options.level)) if options.recovery else compared
 
 
 def _same_answers(row: PairedRow, tasks: Sequence[PairedTask]) -> bool:
@@ -179,7 +176,11 @@ def _same_answers(row: PairedRow, tasks: Sequence[PairedTask]) -> bool:
 
 def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
     """Correct each task's p for the number of tests in all comparisons with the first run, and set the verdicts."""
-    tested = [(place, row.p) for place, row in enumerate(rows) if row.kind == "task" and row.p is not None]
+    tested = [
+        (place, row.difference.p)
+        for place, row in enumerate(rows)
+        if row.kind == "task" and row.difference.p is not None
+    ]
     corrected = dict(zip((place for place, _ in tested), holm([p for _, p in tested]), strict=True))
     with_p = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
     return [replace(row, verdict=row.outcome(alpha)) for row in with_p]

@@ -15,7 +15,6 @@ from assay.records import Floats
 from assay.runs.labels import TaskLabels
 from assay.runs.run import Run, mapping
 from assay.runs.samples.records import StoredSample, shown_texts
-from assay.score_keys import repeats_name
 from assay.statistics.aggregations import krippendorff_alpha
 from assay.statistics.agreement import kappa, spearman
 from assay.statistics.arrays import estimate
@@ -70,18 +69,18 @@ def _of_task(run: Run, rows: JudgeRows, labels: TaskLabels | None) -> Iterator[C
 
 
 def _read(run: Run, rows: JudgeRows, labels: TaskLabels | None) -> Judged:
-    name, again = str(rows.keys[0]), repeats_name(rows.keys[0])
+    key = rows.keys[0]
     known: list[tuple[float, float, float]] = []
     repeats, winners = [], []
     file = run.sample_file(rows.task)
     for sample in file.rows() if file is not None else ():
-        score = sample.scores.get(name)
+        score = sample.scores.get(key)
         if not isinstance(score, int | float):
             continue
         label = labels.labels.get(sample.doc_id) if labels is not None else None
         on_scale = labels.as_score(label) if labels is not None and label is not None else np.nan
         known.append((float(score), on_scale, float(len("".join(shown_texts(sample.responses, sample.replies)[:1])))))
-        repeats.append([float(each) for each in sample.scores.get(again) or () if isinstance(each, int | float)])
+        repeats.append([float(each) for each in sample.repeats.get(key, ()) if isinstance(each, int | float)])
         winners.append(_winners(sample) if rows.other else [])
     columns = np.array(known, dtype=np.float64).reshape(-1, 3).T
     return Judged(columns[0], columns[1], columns[2], repeats, winners)

@@ -227,7 +227,7 @@ def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
             "id": sample.doc_id,
             **{name: spreadsheet_cell(text) for name, text in texts.items()},
         }
-        record |= {"judge": sample.scores.get(str(rows.keys[0]))} if seen else {}
+        record |= {"judge": sample.scores.get(rows.keys[0])} if seen else {}
         yield record | {"label": ""}
 
 

@@ -1,7 +1,7 @@
 """Leaderboards: models rated by the verdicts of pairwise judges, and ranked by their scores on the same documents."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import combinations
 from os import PathLike
@@ -10,14 +10,17 @@ from pathlib import Path
 from assay.comparison.compare import compare
 from assay.comparison.pairing import OtherPrompts, task_scores
 from assay.comparison.rows import below
+from assay.config.record_json import keys
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import JSONObject
+from assay.results import Estimate
 from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.storage import shown_parts
 from assay.score_keys import ScoreKey, spellings
 from assay.statistics.board import cluster_number
+from assay.statistics.paired import PairedDifference
 from assay.statistics.ratings import Game, Rating, bradley_terry, rank_intervals, surely_better
 
 Key = tuple[str, str, str]
@@ -28,20 +31,16 @@ Rows = Mapping[tuple[str, str], ComparedRow]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A run in a ranking: its value with the run's interval (95 %), its rank with the ranks it may have, and its difference to the
-    first."""
+    """A run in a ranking: its rank with the ranks it may have, its number with the run's interval (95 %), and its difference to
+    the first."""
 
     name: str
     rank: int
     ranks: tuple[int, int]
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    difference: float | None = None
-    difference_low: float | None = None
-    difference_high: float | None = None
-    p: float | None = None
+    estimate: Estimate = field(metadata=keys("value", "low", "high", "n"))
+    difference: PairedDifference | None = field(
+        default=None, metadata=keys("difference=value", "difference_low=low", "difference_high=high", "p")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ def _notes(ratings: Sequence[Rating]) -> Iterator[str]:
     if any(each.pool for each in ratings):
         count = 1 + max(each.pool for each in ratings)
         yield f"no game connects the {count} pools of models: ratings of different pools cannot be compared"
-    yield from (f"{each.name}: {each.reason}" for each in ratings if each.reason)
+    yield from (f"{each.name}: {each.estimate.reason}" for each in ratings if each.estimate.reason)
 
 
 def label_runs(folders: Sequence[Path], names: Mapping[str, str], command: str) -> dict[str, Run]:
@@ -225,25 +224,14 @@ def _paired(one: Run, other: Run, options: LeaderboardOptions, notes: list[str])
     except ConfigError as error:
         notes += [problem.what for problem in error.problems]
         return ()
-    return [row for row in comparison.rows if row.difference is not None]
+    return [row for row in comparison.rows if row.difference.value is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
+def _difference_to(rows: Rows, one: str, other: str) -> PairedDifference | None:
     """How much more one run has than another on the same documents."""
-
-    difference: float
-    low: float | None
-    high: float | None
-    p: float
-
-
-def _gap(rows: Rows, one: str, other: str) -> _Gap | None:
-    row, sign = (rows[other, one], 1.0) if (other, one) in rows else (rows.get((one, other)), -1.0)
-    if row is None or row.difference is None:
-        return None
-    low, high = sorted(sign * end for end in row.interval) if row.interval is not None else (None, None)
-    return _Gap(sign * row.difference, low, high, 1.0 if row.p is None else row.p)
+    if (other, one) in rows:
+        return rows[other, one].difference
+    return rows[one, other].difference.reversed() if (one, other) in rows else None
 
 
 def _ranking(key: Key, rows: Rows, runs: Mapping[str, Run], alpha: float) -> Ranking:
@@ -253,20 +241,24 @@ def _ranking(key: Key, rows: Rows, runs: Mapping[str, Run], alpha: float) -> Ran
     known = {each: run.rows(name).get(ScoreKey(metric, filter_name)) for each, run in runs.items()}
     numbers = {each: row for each, row in known.items() if row is not None and row.estimate.value is not None}
     order = sorted(numbers, key=lambda each: -sign * (numbers[each].estimate.value or 0.0))
-    gaps = {
-        (one, other): gap
-        for one, other in combinations(range(len(order)), 2)
-        if (gap := _gap(rows, order[one], order[other])) is not None
-    }
-    sure = surely_better(
-        {pair: gap.p for pair, gap in gaps.items()}, {pair: sign * gap.difference for pair, gap in gaps.items()}, alpha
-    )
+    ps: dict[tuple[int, int], float] = {}
+    differences: dict[tuple[int, int], float] = {}
+    for one, other in combinations(range(len(order)), 2):
+        difference = _difference_to(rows, order[one], order[other])
+        if difference is not None and difference.value is not None:
+            ps[one, other] = 1.0 if difference.p is None else difference.p
+            differences[one, other] = sign * difference.value
+    sure = surely_better(ps, differences, alpha)
     ranks = rank_intervals(sure, len(order))
-    values = [numbers[each].estimate.value for each in order]
-    standings = []
-    for place, each in enumerate(order):
-        number, gap = numbers[each].estimate, _gap(rows, each, order[0])
-        apart = (gap.difference, gap.low, gap.high, gap.p) if gap is not None else (None, None, None, None)
-        rank = 1 + values.index(number.value)
-        standings.append(Standing(each, rank, ranks[place], number.value, number.low, number.high, number.n, *apart))
+    values = [numbers[run].estimate.value for run in order]
+    standings = [
+        Standing(
+            run,
+            1 + values.index(numbers[run].estimate.value),
+            ranks[place],
+            numbers[run].estimate,
+            _difference_to(rows, run, order[0]),
+        )
+        for place, run in enumerate(order)
+    ]
     return Ranking(name, metric, filter_name, better, standings)

@@ -24,7 +24,7 @@ from assay.runs.samples.records import ScoreColumns
 from assay.runs.samples.schema import ALWAYS, arrow_type
 from assay.runs.samples.writer import GroupWriter, file_name
 from assay.runs.storage import local_folder
-from assay.score_keys import ScoreKey, repeats_name
+from assay.score_keys import ScoreKey, is_joined
 from assay.statistics.arrays import estimate
 from assay.statistics.noise import noise_of
 
@@ -153,15 +153,15 @@ class SharedTask:
         means = {key: self.mean(key) for key in self.numbers}
         rows = []
         for place in range(size):
-            scores: dict[str, Any] = {str(key): float(v[place]) for key, v in means.items() if not math.isnan(v[place])}
-            scores |= {str(key): v[place] for key, v in self.others.items() if v[place] is not None}
+            scores: dict[ScoreKey, Any] = {key: float(v[place]) for key, v in means.items() if not math.isnan(v[place])}
+            scores |= {key: v[place] for key, v in self.others.items() if v[place] is not None}
             if self.is_one:
-                scores |= {repeats_name(key): v[place] for key, v in self.repeats.items() if len(v[place]) > 1}
+                repeats = {key: v[place] for key, v in self.repeats.items() if len(v[place]) > 1}
             else:
                 every = {key: v[:, place] for key, v in self.numbers.items() if not np.isnan(v[:, place]).any()}
-                scores |= {repeats_name(key): v.tolist() for key, v in every.items()}
-            rows.append(ScoreColumns({}, scores, None, {}, ()))
-        arrays, names = score_arrays(rows)
+                repeats = {key: v.tolist() for key, v in every.items()}
+            rows.append(ScoreColumns({}, scores, repeats, None, {}, ()))
+        arrays, keys = score_arrays(rows)
         for name in ALWAYS - {*arrays, "doc_id"}:
             kind = arrow_type(name)
             empty: object = (
@@ -171,11 +171,10 @@ class SharedTask:
         arrays["doc_id"] = pa.array(self.scores.documents, pa.int64())
         for name, digests in self.digests().items():
             arrays[name] = pa.array(digests)
-        scores_last = {name: arrays[name] for name in arrays if "," not in name} | {
-            n: a for n, a in arrays.items() if "," in n
-        }
+        of_scores = {name: array for name, array in arrays.items() if is_joined(name)}
+        others = {name: array for name, array in arrays.items() if name not in of_scores}
         writer = GroupWriter(path)
-        writer.write(scores_last, names)
+        writer.write({**others, **of_scores}, keys)
         writer.end()
 
     def digests(self) -> dict[str, Array]:
@@ -218,8 +217,8 @@ def _is_mean(run: Run, task: str, key: ScoreKey, scores: TaskScores) -> bool:
 
 
 def _repeats(scores: TaskScores, keys: Iterable[ScoreKey]) -> dict[ScoreKey, list[list[float]]]:
-    every = [each for part in scores.file.columns(["scores"]) for each in part["scores"]]
-    lists_of = {key: [each.get(repeats_name(key)) or [] for each in every] for key in keys}
+    every = [each for part in scores.file.columns(["repeats"]) for each in part["repeats"]]
+    lists_of = {key: [each.get(key, []) for each in every] for key in keys}
     return {key: lists for key, lists in lists_of.items() if any(map(len, lists))}
 
 

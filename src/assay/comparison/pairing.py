@@ -65,16 +65,16 @@ class TaskScores:
             if self.labels
             else {}
         )
-        own = {key: str(key) for key in dict.fromkeys((*self.keys, *judged.values())) if key not in judged}
-        there = set(self.file.names)
-        simple = {key: name for key, name in own.items() if name in there}
+        own = [key for key in dict.fromkeys((*self.keys, *judged.values())) if key not in judged]
+        there = set(self.file.score_keys)
+        simple = [key for key in own if key in there]
         columns: dict[ScoreKey, list[PairedColumn]] = {key: [] for key in own}
-        for part in self.file.columns([*simple.values(), *([] if len(simple) == len(own) else ["scores"])]):
-            for key, name in simple.items():
-                columns[key].append(PairedColumn.of_numbers(part[name]))
+        for part in self.file.columns([*simple, *([] if len(simple) == len(own) else ["scores"])]):
+            for key in simple:
+                columns[key].append(PairedColumn.of_numbers(part[key]))
             scores = part.get("scores", ())
-            for key in own.keys() - simple.keys():
-                columns[key].append(PairedColumn.of([each.get(own[key]) for each in scores]))
+            for key in set(own) - set(simple):
+                columns[key].append(PairedColumn.of([of_sample.get(key) for of_sample in scores]))
         rows = {key: PairedColumn.joined(parts_of_row) for key, parts_of_row in columns.items()}
         if self.labels is not None:
             rows |= {new: self._moved_by_labels(self.labels, rows[key]) for new, key in judged.items()}

@@ -18,7 +18,7 @@ from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
 from assay.results import Row, TaskEntry
 from assay.runs.run import Run
-from assay.score_keys import ScoreKey, repeats_name, spellings
+from assay.score_keys import ScoreKey, spellings
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, known_aggregation
 from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import Influence
@@ -179,6 +179,5 @@ def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float
 
 def _repeated(scores: TaskScores, key: ScoreKey) -> list[list[float]]:
     """The scores of every answer, of the documents that have several."""
-    name = repeats_name(key)
-    repeats = [each.get(name) or [] for part in scores.file.columns(["scores"]) for each in part["scores"]]
+    repeats = [each.get(key, []) for part in scores.file.columns(["repeats"]) for each in part["repeats"]]
     return [each for each in repeats if len(each) > 1 and all(isinstance(score, int | float) for score in each)]

@@ -15,7 +15,7 @@ from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run, mapping, number
 from assay.score_keys import ScoreKey, spellings
 from assay.statistics.influence import Spread
-from assay.statistics.paired import Contrast, detectable, interval, significance
+from assay.statistics.paired import Contrast, PairedDifference, detectable, paired_difference
 
 Runs = tuple[Run, Run]
 Known = Mapping[tuple[str, ScoreKey], ComparedTask | str]
@@ -299,10 +299,14 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
 def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_answers: bool = False) -> ComparedRow:
     """Compute the row of the comparison from a paired row."""
     members = [part.member for part in row.parts]
-    difference = row.contrast()
-    tested = significance(difference) if difference is not None else None
-    counts = _counts(row)
-    ends = interval(difference, level) if difference is not None else None
+    contrast, counts = row.contrast(), _counts(row)
+    if contrast is not None:
+        difference = paired_difference(contrast, level)
+        reason = row.reason or (NO_SPREAD[row.is_alike] if difference.interval is None else "")
+        difference = replace(difference, reason=reason)
+    else:
+        value = row.b - row.a if row.a is not None and row.b is not None else None
+        difference = PairedDifference(value, n=sum(member.n for member in members), reason=row.reason)
     return ComparedRow(
         kind=row.kind,
         name=row.name,
@@ -312,22 +316,15 @@ def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_
         run=run,
         depth=row.depth,
         higher_is_better=row.better,
-        n=sum(member.n for member in members),
         a=row.a,
         b=row.b,
-        difference=row.b - row.a if row.a is not None and row.b is not None else None,
-        stderr=difference.stderr if difference is not None else None,
-        interval=ends,
-        p=tested.p if tested is not None else None,
-        test=tested.test if tested is not None else "",
+        difference=difference,
         wins=counts[0] if counts is not None else None,
         losses=counts[1] if counts is not None else None,
         ties=counts[2] if counts is not None else None,
-        mde=detectable(difference, power, level) if difference is not None else None,
-        clusters=difference.draws if difference is not None and difference.draws < difference.documents else None,
+        mde=detectable(contrast, power, level) if contrast is not None else None,
         only_a=sum(member.only_a for member in members),
         only_b=sum(member.only_b for member in members),
-        reason=row.reason or ("" if difference is None or ends is not None else NO_SPREAD[row.is_alike]),
         same=("answers" if has_same_answers else "scores") if row.is_alike else "",
     )
 

@@ -13,7 +13,7 @@ from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, 
 from assay.statistics.aggregations import known_aggregation
 from assay.statistics.board import Board
 from assay.statistics.intervals import LEVEL
-from assay.statistics.paired import Drift, drift
+from assay.statistics.paired import Drift, PairedDifference, drift
 
 ANSWER, REASONING = "answer", "reasoning"
 SAME, DRIFTS, DIFFER, NOTHING = "same", "drifts", "differ", "nothing"
@@ -93,7 +93,8 @@ class Failure(NamedTuple):
 
 
 class VerificationRow(NamedTuple):
-    """A number of a task and its drift; `decides` is its interval widened for how many rows are looked at.
+    """A number of a task and its drift; `decides` is its difference with an interval widened for how many rows
+    are looked at.
 
     `is_counted`: its values are whole numbers and words. `moved`: some document has another value.
     """
@@ -102,19 +103,19 @@ class VerificationRow(NamedTuple):
     metric: str
     filter: str
     drift: Drift
-    decides: tuple[float, float] | None
+    decides: PairedDifference
     is_counted: bool = True
     moved: bool = True
 
     @property
     def is_off(self) -> bool:
         """Whether the drift is more than chance explains."""
-        return self.decides is not None and not self.decides[0] <= 0 <= self.decides[1]
+        return self.decides.excludes_zero is True
 
     @property
     def is_unclear(self) -> bool:
         """Whether the drift cannot be tested against chance."""
-        return self.decides is None and self.moved and self.drift.n > 0 and self.drift.value != 0
+        return self.decides.interval is None and self.moved and self.drift.change.n > 0 and self.drift.change.value != 0
 
 
 @dataclass(slots=True)
@@ -265,7 +266,7 @@ def score_rows(scores: Mapping[str, Scores]) -> list[VerificationRow]:
     ]
     level = 1 - (1 - LEVEL) / max(len(rows), 1)  # Bonferroni: any of the rows might be off by chance
     return [
-        VerificationRow(task, metric, named, drift(how, a, b, clusters=of), drift(how, a, b, clusters=of, level=level).interval,
+        VerificationRow(task, metric, named, drift(how, a, b, clusters=of), drift(how, a, b, clusters=of, level=level).change,
             is_counted=_is_whole([a, b]), moved=repr(a) != repr(b))
         for task, metric, named, how, a, b, of in rows
     ]  # fmt: skip
@@ -320,19 +321,19 @@ def judge(answers: AnswerComparison, rows: Sequence[VerificationRow], tolerance:
     off += _alone(answers)
     beyond = list(_beyond(answers, tolerance))
     beyond += [
-        f"{_drifts(row)}, and it cannot be tested against chance: {row.drift.reason}"
+        f"{_drifts(row)}, and it cannot be tested against chance: {row.drift.change.reason}"
         for row in unexplained
         if row.is_unclear
     ]
     if off:
         return DIFFER, [*off, *beyond]
-    if not (answers.compared.total() or answers.likelihoods or any(row.drift.n for row in rows)):
+    if not (answers.compared.total() or answers.likelihoods or any(row.drift.change.n for row in rows)):
         return NOTHING, ["no answer and no score of one could be compared with one of the other"]
     return (DRIFTS, beyond) if beyond else (SAME, [])
 
 
 def _drifts(row: VerificationRow) -> str:
-    return f"{row.task} {row.metric} drifts by {row.drift.value:+.4g}"
+    return f"{row.task} {row.metric} drifts by {row.drift.change.value:+.4g}"
 
 
 def _alone(answers: AnswerComparison) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from assay.compat.features import Ignored
+from assay.compat.evaluate_names import Ignored
 from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig
@@ -270,8 +270,7 @@ class _Splits(dict[str, Any]):
         self._data = data
 
     def __missing__(self, split: str) -> Any:
-        from assay.compat.dataset import Dataset
+        from assay.compat.dataset import as_dataset
 
-        rows = self._data.split(split)
-        self[split] = rows if type(rows).__module__.startswith("datasets") else Dataset(rows)
+        self[split] = as_dataset(self._data.split(split))
         return self[split]

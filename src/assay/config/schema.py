@@ -53,37 +53,6 @@ def _type(hint: Any, *, many: bool = False) -> Schema:
     return unique[0] if len(unique) == 1 else {"anyOf": unique}
 
 
-def type_schema(hint: Any) -> Schema:
-    """Build the schema of any type of records that are written: every field is required, and more may come."""
-    options = _written_options(hint)
-    return options[0] if len(options) == 1 else {"anyOf": options}
-
-
-def _written_options(hint: Any) -> list[Schema]:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return [option for part in arguments for option in _written_options(part)]
-    if origin is typing.Literal:
-        return [{"enum": list(arguments)}]
-    if origin is not None and issubclass(origin, Mapping):
-        return [{"type": "object", "additionalProperties": type_schema(arguments[1])}]
-    if origin is not None:
-        return [{"type": "array", "items": type_schema(arguments[0])}]
-    if dataclasses.is_dataclass(hint):
-        hints = typing.get_type_hints(hint)
-        properties = {item.name: type_schema(hints[item.name]) for item in dataclasses.fields(hint)}
-        about = (hint.__doc__ or "").split("\n\n")[0]
-        return [
-            {
-                "type": "object",
-                "description": " ".join(about.split()),
-                "properties": properties,
-                "required": [*properties],
-            }
-        ]
-    return [dict(_SCALARS[hint])]
-
-
 def _options(hint: Any) -> list[Schema]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -96,10 +65,10 @@ def _options(hint: Any) -> list[Schema]:
         return [{"type": "object"}]
     if dataclasses.is_dataclass(hint) and hint is not Function:
         return [_record(typing.cast(type, hint))]
-    return [dict(_SCALARS[hint])]
+    return [dict(SCALARS[hint])]
 
 
-_SCALARS: dict[Any, Schema] = {
+SCALARS: dict[Any, Schema] = {
     type(None): {"type": "null"},
     bool: {"type": "boolean"},
     int: {"type": "integer"},
@@ -108,3 +77,4 @@ _SCALARS: dict[Any, Schema] = {
     Function: {"type": "string", "description": "Written `!function module.name`."},
     object: {},
 }
+"""The schema of each type of single values."""

@@ -21,38 +21,38 @@ from assay.tasks.order import StopRule
 MakeStopRule = Callable[[PreparedRun], StopRule | None]
 
 
-def stored_run(
+def evaluate_stored(
     model: AnyModel | str | None,
     options: YAMLMapping,
-    *,
-    task_manager: TaskManager | None = None,
-    model_role: Mapping[str, AnyModel | YAMLValue] | None = None,
-    stop_rule: MakeStopRule | None = None,
-    watch: Watch | None = None,
+    manager: TaskManager | None,
+    stop_rule: MakeStopRule | None,
+    watch: Watch,
 ) -> Run:
     """Evaluate a model on tasks, and open the folder of the run; `options` has `tasks`, and where runs are stored."""
-    own = {**options, "tasks": listed(options.get("tasks"))}
     if options.get("dry_run"):
         what = "a dry run has no results to return"
         raise ConfigError([Problem(Place("dry_run"), what, "use `assay run --dry_run`, or leave it out")])
-    folder = evaluated(model, own, task_manager, model_role, stop_rule, watch).folder
+    folder = evaluate(model, options, manager, stop_rule, watch).folder
     assert folder is not None, "options name output_path or runs_dir"
     return Run.open(folder)
 
 
-def evaluated(
+def evaluate(
     model: AnyModel | str | None,
     options: YAMLMapping,
     manager: TaskManager | None,
-    roles: Mapping[str, AnyModel | YAMLValue] | None,
     stop_rule: MakeStopRule | None,
     watch: Watch | None = None,
 ) -> Evaluation:
-    """Evaluate a model, or the one that has this name, with the options of a run."""
+    """Evaluate a model, or the one that has this name, with the options of a run; the models of `model_role` may be objects, too.
+
+    None is the model of graphs that ask none. `stop_rule` makes the rule that `stop_when` describes.
+    """
     is_object = model is not None and not isinstance(model, str)
     if is_object and not hasattr(model, "identity"):
         what, fix = f"{model!r:.60} is neither a model nor the name of one", "give a name of `assay ls models`"
         raise ConfigError([Problem(Place("model"), what, fix)])
+    roles = options.get("model_role")
     if roles is not None and not isinstance(roles, Mapping):
         what, fix = (
             f"must have the models by role, got {roles!r:.60}",
@@ -62,7 +62,7 @@ def evaluated(
     objects: dict[str, Any] = {role: value for role, value in (roles or {}).items() if hasattr(value, "identity")}
     named = {role: value for role, value in (roles or {}).items() if role not in objects} or None
     name = {"model": model} if isinstance(model, str) else {}
-    config = run_config({**options, "model_role": named, **name})
+    config = run_config({**options, "tasks": listed(options.get("tasks")), "model_role": named, **name})
     if checkpoint_runs(config):
         what, fix = "names several checkpoints", "call this function for each of them, or use `assay run`"
         raise ConfigError([Problem(Place("model_args"), what, fix)])

@@ -20,7 +20,7 @@ from assay.records import JSONDict
 from assay.redaction import redacted
 from assay.registry import is_plugin_file
 from assay.results import Results
-from assay.runs.folder import environment, git_state
+from assay.runs.folder import environment
 from assay.runs.results import ManifestJSON
 from assay.runs.signature import with_signature
 from assay.samples.rows import file_digest
@@ -125,11 +125,10 @@ def model_name(config: RunConfig, model: AnyModel) -> str:
     return next((str(arguments[key]) for key in ("pretrained", "model", "path") if arguments.get(key)), served)
 
 
-def run_section(config: RunConfig, model: AnyModel, started: float) -> JSONDict:
+def run_section(config: RunConfig, model: AnyModel, started: float, git: JSONDict | None) -> JSONDict:
     """The other keys that lm-eval reports of a run. Times differ from run to run; nothing else does."""
     named = model_name(config, model)
     system, ended = config.system_instruction, time.time()
-    git = git_state()
     return {
         "git_hash": git["commit"] if git is not None else None,
         "date": started,

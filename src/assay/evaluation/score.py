@@ -42,7 +42,7 @@ from assay.runs.samples.reader import ReplayedSample
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
-from assay.score_keys import ScoreKey, sample_scores
+from assay.score_keys import ScoreKey
 from assay.tasks.preflight import refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
@@ -355,7 +355,7 @@ def _difference(before: ReplayedSample, kept: SampleRecord) -> JSONDict:
     difference: dict[str, Any] = {}
     if before.failed != kept.failed:
         difference["failed"] = [before.failed or None, kept.failed or None]
-    old = sample_scores(before.scores)
+    old = before.scores
     new = {ScoreKey(metric, each.filter): value for each in kept.scores for metric, value in each.values.items()}
     changed = {
         key: [old[key], _plain(value)]

@@ -28,7 +28,7 @@ from assay.models.protocol import AnyModel, Remote
 from assay.records import JSONDict
 from assay.registry import USED
 from assay.results import Results
-from assay.runs.folder import MANIFEST, WAS_CUT_OFF, NoRun, RunError, RunFolder, as_written, open_run
+from assay.runs.folder import MANIFEST, WAS_CUT_OFF, NoRun, RunError, RunFolder, as_written, git_state, open_run
 from assay.runs.journal import Journal
 from assay.runs.live import LiveFolder
 from assay.runs.results import ManifestJSON
@@ -75,6 +75,8 @@ class RunOutput:
     journal: Journal
     folder: RunFolder | None
     options: OutputOptions
+    git: JSONDict | None
+    """The state of the code around the run as it began."""
     live: LiveRecord | None = None
     samples: dict[str, list[SampleRecord]] = field(default_factory=dict)
 
@@ -105,7 +107,7 @@ class RunOutput:
         complete = replace(
             _with_ending(results, config, usage),
             config=config_section(config, self.model),
-            facts=run_section(config, self.model, self.prepared.started),
+            facts=run_section(config, self.model, self.prepared.started, self.git),
             **model_account(self.model),
         )
         if self.folder is None:
@@ -123,7 +125,7 @@ def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: 
     config, model = prepared.config, models[UNDER_TEST]
     if config.output_path is None and config.runs_dir is None:
         with closing(Journal(None)) as journal:
-            yield RunOutput(prepared, model, journal, None, options)
+            yield RunOutput(prepared, model, journal, None, options, git_state())
         return
     run_spec = spec(config, models, prepared.tasks, prepared.helper_files)
     noted = {**_noted(prepared, models), **options.notes}
@@ -136,7 +138,7 @@ def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: 
         with folder, scorer_memories(prepared.scorers, folder.path):
             try:
                 record = LiveRecord(live, prepared, prepared.started)
-                yield RunOutput(prepared, model, folder.journal, folder, options, record)
+                yield RunOutput(prepared, model, folder.journal, folder, options, noted["environment"]["git"], record)
             finally:
                 live.remove()
 

@@ -3,16 +3,20 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 
 from assay.errors import some
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.run import Run
-from assay.runs.samples.decode import rows_of
+from assay.runs.samples.decode import decode_samples
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.writer import GroupWriter, row_arrays
+from assay.score_keys import ScoreKey
+
+T = TypeVar("T")
 
 REMOVED = "[removed]"
 WITHOUT_GOLD = "without_gold"
@@ -67,7 +71,7 @@ class GoldRemoval:
         assert samples is not None, "who packs a run has looked"
         writer = GroupWriter(target)
         for table in samples.tables():
-            writer.write(*row_arrays([removal.row(row) for row in rows_of(table)]))
+            writer.write(*row_arrays([removal.row(row) for row in decode_samples(table)]))
         writer.end()
         for what in removal.summary():
             self._record(task, what)
@@ -112,6 +116,7 @@ class TaskRemoval:
             answers=self._answers(row.answers),
             replies=self._replies(row.replies),
             scores=self._numbers(row.scores),
+            repeats=self._numbers(row.repeats),
         )
 
     def _doc(self, doc: AnyJSON, golds: Sequence[AnyJSON]) -> str:
@@ -188,7 +193,7 @@ class TaskRemoval:
             requests_left.append(request)
         return requests_left
 
-    def _numbers(self, scores: JSONObject) -> JSONDict:
+    def _numbers(self, scores: Mapping[ScoreKey, T]) -> dict[ScoreKey, T]:
         numbers = {row: value for row, value in scores.items() if _is_plain(value)}
         self._scores = self._scores or len(numbers) < len(scores)
         return numbers

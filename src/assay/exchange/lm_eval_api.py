@@ -1,4 +1,4 @@
-"""lm-eval's functions `simple_evaluate` and `evaluate`, which return its dict of results."""
+"""What lm-eval's functions `simple_evaluate` and `evaluate` take and return: its dicts of tasks and of results."""
 
 import logging
 from collections.abc import Mapping
@@ -8,50 +8,13 @@ from typing import Any
 
 from assay.config.option import YAMLValue
 from assay.errors import ConfigError, Place, Problem, some
-from assay.evaluation.api import MakeStopRule, evaluated, listed
 from assay.evaluation.writing import Evaluation
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.groups import Group
-from assay.models.protocol import AnyModel
-from assay.records import JSONDict
 from assay.results import Results
 from assay.runs.results import failure_lines
 from assay.runs.run import Run
-from assay.tasks import Task, TaskManager
-from assay.tasks.manager import LoadedTasks
-
-
-def simple_evaluate(
-    model: AnyModel | str | None,
-    model_args: YAMLValue = None,
-    tasks: YAMLValue = None,
-    *,
-    task_manager: TaskManager | None = None,
-    model_role: Mapping[str, AnyModel | YAMLValue] | None = None,
-    stop_rule: MakeStopRule | None = None,
-    **options: YAMLValue,
-) -> JSONDict:
-    """Evaluate a model on tasks; returns lm-eval's dict of results, with `samples` where they are logged.
-
-    `model` is a model object, a name of `assay ls models`, or None where the tasks are graphs that ask none; `model_role` has
-    others by role. `options` are those of a run: see RunConfig. `stop_rule` makes the rule that `stop_when` describes.
-    """
-    own = {**options, "tasks": listed(tasks), "model_args": model_args}
-    return _with_failures_logged(evaluated(model, own, task_manager, model_role, stop_rule))
-
-
-def evaluate(
-    lm: AnyModel,
-    task_dict: LoadedTasks | Mapping[str, Task | Group[Task]],
-    *,
-    task_manager: TaskManager | None = None,
-    model_role: Mapping[str, AnyModel | YAMLValue] | None = None,
-    stop_rule: MakeStopRule | None = None,
-    **options: YAMLValue,
-) -> JSONDict:
-    """Evaluate a model on tasks that `TaskManager.load` returned, or on tasks and groups by name."""
-    own = {**options, "tasks": _tasks_in(task_dict)}
-    return _with_failures_logged(evaluated(lm, own, task_manager, model_role, stop_rule))
+from assay.tasks import Task
 
 
 class EvaluationResults(dict[str, Any]):
@@ -71,13 +34,14 @@ class EvaluationResults(dict[str, Any]):
         return Run(Path("results"), {}, self.results)._repr_html_()
 
 
-def _with_failures_logged(evaluation: Evaluation) -> EvaluationResults:
+def in_lm_eval_layout(evaluation: Evaluation) -> EvaluationResults:
+    """The results of an evaluation in lm-eval's layout; failures are logged."""
     for line in failure_lines(evaluation.results):
         logging.getLogger("assay").warning(line)
     return EvaluationResults(evaluation.results, evaluation.samples)
 
 
-def _tasks_in(written: YAMLValue) -> list[Task | Group[Task]]:
+def tasks_in(written: YAMLValue) -> list[Task | Group[Task]]:
     """The tasks and groups of what `TaskManager.load` returned, or of a mapping of names to them, as lm-eval's task_dict."""
     loaded = isinstance(written, Mapping) and isinstance(written.get("tasks"), Mapping)
     parts = [written["tasks"], written.get("groups", {})] if loaded else [written]  # type: ignore[index, attr-defined]

@@ -92,13 +92,14 @@ def recovery_table(comparison: Comparison) -> ReportTable:
     lines = []
     for row in comparison.rows:
         if row.recovery is not None and row.a is not None and row.b is not None:
-            known = row.recovery_low is not None and row.recovery_high is not None
-            ends = f"{format_share(row.recovery_low, 2)} … {format_share(row.recovery_high, 2)}" if known else "–"
+            low, high = row.recovery.low, row.recovery.high
+            known = low is not None and high is not None
+            ends = f"{format_share(low, 2)} … {format_share(high, 2)}" if known else "–"
             run = comparison.runs[row.run].label
             numbers: list[Cell] = [
                 NumberCell(row.a, digits=4),
                 NumberCell(row.b, digits=4),
-                ShareCell(row.recovery, digits=2),
+                ShareCell(row.recovery.value, digits=2),
             ]
             lines.append(TableLine([row.name, row.metric, run, *numbers, ends]))
     return ReportTable(columns, lines)

@@ -1,11 +1,9 @@
 """Comparisons and backend verifications as text: tables, a summary of eight lines, JSON, CSV."""
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 from assay.comparison.verification import (
     DIFFER,
@@ -23,6 +21,7 @@ from assay.comparison.verification import (
     histogram,
     spread,
 )
+from assay.config.record_json import json_values
 from assay.errors import grouped, some
 from assay.number_text import format_count, format_p, format_share, format_signed
 from assay.records import AnyJSON, JSONDict
@@ -38,11 +37,11 @@ from assay.report.report_table import (
     TableLine,
     TextCell,
 )
-from assay.report.table_writers import write_markdown
+from assay.report.table import direction_arrow, metric_text, shorten_table
+from assay.report.table_writers import csv_text, write_markdown
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.runs.results import tasks_text
-from assay.safe_text import spreadsheet_text
-from assay.score_keys import shown_filter
+from assay.score_keys import ScoreKey, shown_filter
 
 VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
 DrawTable = Callable[[ReportTable], str]
@@ -62,6 +61,12 @@ VERDICT_TEXTS = {
     DIFFER: "differ",
     NOTHING: "nothing: there is nothing to compare",
 }
+
+
+COLUMNS = ("kind", "name", "alias", "metric", "filter", "run", "depth", "higher_is_better", "n", "a", "b", "difference", "stderr",
+           "interval", "p", "p_holm", "test", "wins", "losses", "ties", "mde", "clusters", "only_a", "only_b", "reason", "verdict",
+           "same", "recovery", "recovery_low", "recovery_high")  # fmt: skip
+"""The keys of a row in JSON and its columns in CSV, in the order that people read them."""
 
 
 def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[ReportTable]:
@@ -117,31 +122,29 @@ def _columns(level: str, *, wide: bool) -> list[Column]:
 
 
 def _short_cells(row: ComparedRow) -> list[Cell]:
-    filter_name = shown_filter(row.filter, is_group=row.kind == "group")
-    name = row.metric + (f" ({filter_name})" if filter_name not in ("", "none") else "")
-    reason = row.reason if row.interval is None else ""
+    change = row.difference
+    reason = change.reason if change.interval is None else ""
     return [
-        f"{name} {_arrow(row)}".rstrip(),
+        _metric(row),
         NumberCell(row.a),
         NumberCell(row.b),
-        NumberCell(row.difference, interval=row.interval, is_signed=True, reason=reason),
+        NumberCell(change.value, interval=change.interval, is_signed=True, reason=reason),
         _verdict_cell(row),
         _documents(row),
     ]
 
 
 def _all_cells(row: ComparedRow) -> list[Cell]:
+    change = row.difference
     return [
         shown_filter(row.filter, is_group=row.kind == "group"),
         row.metric,
-        _arrow(row),
-        NumberCell(row.a, digits=4),
-        NumberCell(row.b, digits=4),
-        NumberCell(row.difference, digits=4, is_signed=True),
-        row.reason if row.interval is None else IntervalCell(*row.interval, is_signed=True, digits=4),
-        PValueCell(row.p),
+        direction_arrow(row.higher_is_better),
+        *value_cells(row),
+        change.reason if change.interval is None else interval_of(row),
+        PValueCell(change.p),
         PValueCell(row.p_holm),
-        row.test,
+        change.test,
         f"{row.wins}/{row.losses}/{row.ties}" if row.wins is not None else "",
         _documents(row),
         NumberCell(row.mde, digits=4),
@@ -149,13 +152,58 @@ def _all_cells(row: ComparedRow) -> list[Cell]:
     ]
 
 
-def _arrow(row: ComparedRow) -> str:
-    return "" if row.higher_is_better is None else "↑" if row.higher_is_better else "↓"
+def value_cells(row: ComparedRow) -> list[Cell]:
+    """Both numbers of a row, and their difference."""
+    difference = NumberCell(row.difference.value, digits=4, is_signed=True)
+    return [NumberCell(row.a, digits=4), NumberCell(row.b, digits=4), difference]
+
+
+def interval_of(row: ComparedRow) -> Cell:
+    """The interval of a row's difference."""
+    return IntervalCell(row.difference.low, row.difference.high, is_signed=True, digits=4)
+
+
+def _metric(row: ComparedRow) -> str:
+    return metric_text(ScoreKey(row.metric, row.filter), row.higher_is_better, is_group=row.kind == "group")
+
+
+def table_of_comparison(comparison: Comparison) -> ReportTable:
+    """The rows of a comparison as Python shows them; with several runs, each row with the run that is compared with the first."""
+    first, others = comparison.runs[0], comparison.runs[1:]
+    title = f"a: {first.label}, {first.model}; " + "; ".join(f"b: {run.label}, {run.model}" for run in others)
+    columns = [
+        Column("Task"),
+        *([Column("Run")] if len(others) > 1 else []),
+        Column("Metric"),
+        Column("a", align="right"),
+        Column("b", align="right"),
+        Column("b − a", "difference", align="right"),
+        Column(format_share(comparison.level, 0), "interval", align="right"),
+        Column("p (Holm)", align="right"),
+        Column("n", align="right"),
+        Column("b is", "b_is"),
+    ]
+    lines = []
+    for above, row in zip([None, *comparison.rows], comparison.rows, strict=False):
+        is_repeated = above is not None and (row.name, row.run) == (above.name, above.run)
+        cells = [
+            TextCell(row.alias, is_repeated=is_repeated),
+            *([others[row.run - 1].label] if len(others) > 1 else []),
+            _metric(row),
+            *value_cells(row),
+            interval_of(row),
+            PValueCell(row.p_holm),
+            CountCell(row.difference.n),
+            _verdict_cell(row),
+        ]
+        lines.append(TableLine(cells, row.depth, "bold" if row.kind == "group" else ""))
+    return shorten_table(ReportTable(columns, lines, title, comparison.notes))
 
 
 def _documents(row: ComparedRow) -> Cell:
     """The number of documents, and of clusters that they are in."""
-    return CountCell(row.n) if not row.clusters else f"{format_count(row.n)} in {format_count(row.clusters)}"
+    n, clusters = row.difference.n, row.difference.clusters
+    return CountCell(n) if not clusters else f"{format_count(n)} in {format_count(clusters)}"
 
 
 def _verdict_cell(row: ComparedRow) -> TextCell:
@@ -252,18 +300,21 @@ def _headline(rows: Sequence[ComparedRow]) -> str:
     if not rows:
         return ""
     row = rows[0]
-    ends = f" [{format_signed(row.interval[0])}, {format_signed(row.interval[1])}]" if row.interval is not None else ""
-    p = f", p {format_p(row.p)}" if row.p is not None else ""
+    change = row.difference
+    ends = f" [{format_signed(change.low)}, {format_signed(change.high)}]" if change.interval is not None else ""
+    p = f", p {format_p(change.p)}" if change.p is not None else ""
     counts = f"; {row.wins} documents better, {row.losses} worse, {row.ties} same" if row.wins is not None else ""
-    return f"{row.name} {row.metric}: {format_signed(row.difference)}{ends}{p}{counts}"
+    return f"{row.name} {row.metric}: {format_signed(change.value)}{ends}{p}{counts}"
 
 
 def _task_counts(comparison: Comparison) -> str:
     """Count the task metrics that differ, corrected for their number."""
     rows = [row for row in comparison.rows if row.kind == "task" and row.p_holm is not None]
     counts = Counter(row.verdict for row in rows)
-    worse = sorted((r for r in rows if r.verdict == "worse"), key=lambda row: (row.p_holm, -abs(row.difference or 0)))
-    names = list(dict.fromkeys(f"{row.name} {row.metric} {format_signed(row.difference)}" for row in worse))
+    worse = sorted(
+        (r for r in rows if r.verdict == "worse"), key=lambda row: (row.p_holm, -abs(row.difference.value or 0))
+    )
+    names = list(dict.fromkeys(f"{row.name} {row.metric} {format_signed(row.difference.value)}" for row in worse))
     more = f", {counts['differs']} different" if counts["differs"] else ""
     more += f", {counts['same']} the same" if counts["same"] else ""
     summary = f"{counts['better']} better, {counts['worse']} worse{more}, {counts['unclear']} unclear"
@@ -296,7 +347,7 @@ def comparison_json(comparison: Comparison) -> JSONDict:
         "level": comparison.level,
         "power": comparison.power,
         "runs": [{**asdict(run), "folder": str(run.folder)} for run in comparison.runs],
-        "rows": [asdict(row) for row in comparison.rows],
+        "rows": [row_json(row) for row in comparison.rows],
         "attributions": [{**asdict(each), "first": each.first} for each in comparison.attributions],
         "gates": [asdict(each) for each in comparison.verdicts],
         "flips": [asdict(each) for each in comparison.flips],
@@ -304,20 +355,21 @@ def comparison_json(comparison: Comparison) -> JSONDict:
     }
 
 
+def row_json(row: ComparedRow) -> JSONDict:
+    """A row as a JSON object."""
+    values = json_values(row)
+    return {name: values[name] for name in COLUMNS}
+
+
 def comparison_csv(comparison: Comparison) -> str:
     """The rows as CSV; an interval has two columns."""
-    names = [field.name for field in fields(ComparedRow) if field.name not in ("interval", "verdict")]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run_a", "run_b", *names, "low", "high", "verdict"])
+    columns = [name for name in COLUMNS if name not in ("interval", "verdict")]
+    rows = []
     for row in comparison.rows:
-        ends = row.interval or ("", "")
-        own = [getattr(row, name) for name in names]
-        cells = [comparison.runs[0].label, comparison.runs[row.run].label, *own, *ends, row.verdict]
-        writer.writerow(
-            ["" if cell is None else spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells]
-        )
-    return out.getvalue()
+        values, ends = json_values(row), row.difference.interval or (None, None)
+        labels = comparison.runs[0].label, comparison.runs[row.run].label
+        rows.append([*labels, *(values[name] for name in columns), *ends, row.verdict])
+    return csv_text(["run_a", "run_b", *columns, "low", "high", "verdict"], rows)
 
 
 def verification_text(of: Verification, draw: DrawTable = write_markdown) -> str:
@@ -413,12 +465,12 @@ def _rows(rows: Sequence[VerificationRow], draw: DrawTable) -> Iterator[str]:
 
 
 def _row(row: VerificationRow) -> TableLine:
-    drift = row.drift
-    ends = drift.reason if drift.interval is None else IntervalCell(*drift.interval, is_signed=True, digits=4)
-    numbers = (NumberCell(drift.before, digits=4), NumberCell(drift.after, digits=4))
-    moved = NumberCell(drift.value, digits=4, is_signed=True)
+    change = row.drift.change
+    ends = change.reason if change.interval is None else IntervalCell(*change.interval, is_signed=True, digits=4)
+    numbers = (NumberCell(row.drift.before, digits=4), NumberCell(row.drift.after, digits=4))
+    moved = NumberCell(change.value, digits=4, is_signed=True)
     return TableLine(
-        [row.task, row.metric, row.filter, CountCell(drift.n), *numbers, moved, ends, "off" if row.is_off else ""]
+        [row.task, row.metric, row.filter, CountCell(change.n), *numbers, moved, ends, "off" if row.is_off else ""]
     )
 
 
@@ -516,11 +568,11 @@ def _score_json(row: VerificationRow) -> JSONDict:
         "task": row.task,
         "metric": row.metric,
         "filter": row.filter,
-        "n": drift.n,
+        "n": drift.change.n,
         "a": drift.before,
         "b": drift.after,
-        "drift": drift.value,
-        "interval": list(drift.interval) if drift.interval is not None else None,
-        "reason": drift.reason,
+        "drift": drift.change.value,
+        "interval": drift.change.interval,
+        "reason": drift.change.reason,
         "off": row.is_off,
     }

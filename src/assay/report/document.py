@@ -22,7 +22,7 @@ from assay.runs.run import RUNNING, Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import shown_prompt
-from assay.score_keys import ScoreKey, sample_scores
+from assay.score_keys import ScoreKey
 from assay.statistics.arrays import estimate
 from assay.statistics.calibration import CurvePoint
 from assay.statistics.evidence import Estimate
@@ -205,7 +205,7 @@ class _LowestSamples:
         self._held: list[tuple[float, int, int, StoredSample]] = []
 
     def add(self, row: StoredSample) -> None:
-        value = row.scores.get(str(self._number.key)) if self._count else None
+        value = row.scores.get(self._number.key) if self._count else None
         if isinstance(value, int | float) and value < 1:
             key = (-float(value), 1 if row.audit else 0, -row.doc_id, row)
             heapq.heappush(self._held, key)
@@ -222,7 +222,7 @@ class _LowestSamples:
 def _worst_sample(task: str, row: StoredSample, number: Row) -> WorstSample:
     texts = shown_texts(row.responses, row.replies)
     texts += [call_text(call) for call in made_calls(row.replies)]
-    scores = {str(key): value for key, value in sample_scores(row.scores).items()}
+    scores = {str(key): value for key, value in row.scores.items()}
     left = answer(row, number.filter)
     response = "\n".join(texts) if texts else left
     kinds = list(row.audit)
@@ -243,7 +243,7 @@ class ColumnScores:
     """The scores of a task under one row name, by column and value of the documents."""
 
     def __init__(self, key: ScoreKey) -> None:
-        self._name = str(key)
+        self._key = key
         self.columns: dict[str, dict[str, list[float]]] = {}
         self._dropped: set[str] = set()
         self._total, self._count = 0.0, 0
@@ -253,7 +253,7 @@ class ColumnScores:
         return self._total / self._count if self._count else math.nan
 
     def add(self, row: StoredSample) -> None:
-        value = row.scores.get(self._name)
+        value = row.scores.get(self._key)
         if not isinstance(value, int | float):
             return
         self._total, self._count = self._total + value, self._count + 1

@@ -466,7 +466,7 @@ DRAWN: Mapping[PlotKind, Callable[[Sequence[RunName], PlotOptions], Chart]] = {
 
 def plot_comparison(comparison: Comparison, *, metric: str | None = None) -> Picture:
     """Draw the differences to the first run with their intervals: shares in percentage points, other metrics each on its axis."""
-    rows = [row for row in comparison.rows if row.difference is not None and math.isfinite(row.difference)]
+    rows = [row for row in comparison.rows if row.difference.value is not None and math.isfinite(row.difference.value)]
     chosen = [row for row in rows if metric is None or metric in spellings(ScoreKey(row.metric, row.filter))]
     if not chosen:
         known = {name for row in rows for name in spellings(ScoreKey(row.metric, row.filter))}
@@ -528,11 +528,11 @@ def _difference_panel(rows: Sequence[ComparedRow], labels: Sequence[str], level:
 
 
 def _difference_point(row: ComparedRow, at: int, factor: float, judged: bool) -> Point:
-    low, high = row.interval or (None, None)
+    value, low, high = row.difference.value or 0.0, row.difference.low, row.difference.high
     verdict = row.verdict if judged and row.verdict in ("better", "worse") else ""
-    shown = interval_text(row.difference or 0.0, low, high)
+    shown = interval_text(value, low, high)
     return Point(
-        at, (row.difference or 0.0) * factor, None if low is None else low * factor, None if high is None else high * factor,
+        at, value * factor, None if low is None else low * factor, None if high is None else high * factor,
         f"{row.alias} {_metric_text(row)} {shown}, {row.verdict}", verdict=verdict,
     )  # fmt: skip
 
@@ -569,7 +569,9 @@ def draw_differences(comparison: Comparison, panel: Panel, run: int) -> Drawing:
 def share_differences(comparison: Comparison, run: int) -> Panel:
     """The differences of a run to the first: of shares that are not lower-is-better, with their p-values."""
     rows = [row for row in comparison.rows if row.run == run and row.higher_is_better is not False and _is_share(row)]
-    return forest_panel([row for row in rows if row.interval is not None], comparison.level, _difference_name, _p_text)
+    return forest_panel(
+        [row for row in rows if row.difference.interval is not None], comparison.level, _difference_name, _p_text
+    )
 
 
 def forest_panel(
@@ -578,7 +580,7 @@ def forest_panel(
     """Differences around zero; one whose interval excludes zero is better or worse."""
     names, points = [name(row) for row in rows], []
     for place, row in enumerate(rows):
-        value, (low, high) = row.difference or 0.0, row.interval or (0.0, 0.0)
+        value, low, high = row.difference.value or 0.0, row.difference.low or 0.0, row.difference.high or 0.0
         verdict = "better" if low > 0 else "worse" if high < 0 else ""
         title = f"{names[place]}: {interval_text(value, low, high)} {note(row)}".rstrip()
         text = " · ".join(part for part in (f"{value:+.4f}", note(row)) if part)
@@ -592,4 +594,4 @@ def _difference_name(row: ComparedRow) -> str:
 
 
 def _p_text(row: ComparedRow) -> str:
-    return "" if row.p is None else f"p {format_p(row.p)}"
+    return "" if row.difference.p is None else f"p {format_p(row.difference.p)}"

@@ -14,7 +14,6 @@ from assay.errors import Problem
 from assay.evaluation.options import training_step
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.redaction import redacted, redacted_text
-from assay.report.table import SETTINGS
 from assay.report.time_text import time_left_text
 from assay.results import NO_RESULTS, Estimate, GroupEntry, Results, Row, TaskEntry, tree_paths
 from assay.runs.folder import LINK_OUTSIDE, RunError
@@ -26,6 +25,8 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 
+SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
+"""The settings that the line above a table names."""
 UNREADABLE = "unreadable"
 NO_RUN = "there is neither manifest nor results"
 

@@ -11,10 +11,17 @@ A cell holds the value, not its text: CSV and JSON write 0.6133434, a terminal 0
 has, and how durations and money look, is decided in assay/number_text.py alone.
 """
 
+import os
 import re
-from collections.abc import Iterable, Sequence
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.text import Text as RichText
 
 Style = Literal["", "bold", "dim", "better", "worse", "warning"]
 """How a line or a cell is emphasized; a writer chooses color, weight or mark."""
@@ -155,14 +162,47 @@ class TableLine(NamedTuple):
     style: Style = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ReportTable:
-    """Lines under columns, with a title above and notes below."""
+    """Lines under columns, with a title above and notes below.
+
+    Python shows it as Markdown (`str`), fitted to the terminal, or in a notebook as HTML. The writers, which read this record,
+    are imported where that happens.
+    """
 
     columns: Sequence[Column]
     lines: Sequence[TableLine]
     title: str = ""
     notes: Sequence[str] = field(default_factory=tuple)
+
+    def __str__(self) -> str:
+        from assay.report.table_writers import write_markdown
+
+        return write_markdown(self)
+
+    def __repr__(self) -> str:
+        if not sys.stdout.isatty():
+            return str(self)
+        return "\n".join(self._fit(shutil.get_terminal_size().columns, colored="NO_COLOR" not in os.environ))
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RichText]":
+        from rich.text import Text as RichText
+
+        yield from map(RichText.from_ansi, self._fit(options.max_width, colored=console.color_system is not None))
+
+    def _repr_html_(self) -> str:
+        from assay.report.table_writers import write_html
+
+        return write_html(self)
+
+    def _fit(self, width: int, *, colored: bool) -> Iterator[str]:
+        from assay.report.terminal import wrap, write_terminal
+
+        if self.title:
+            yield from wrap(self.title, width)
+        yield from write_terminal(self, width, colored=colored)[0]
+        for note in self.notes:
+            yield from wrap(note, width)
 
 
 def text_table(titles: Iterable[str], rows: Iterable[Sequence[Cell]]) -> ReportTable:

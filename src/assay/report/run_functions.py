@@ -1,7 +1,8 @@
 """Registers what a run and a comparison get from this package: their tables, plots and reports."""
 
+from assay.report.comparison_text import table_of_comparison
 from assay.report.pictures import plot, plot_comparison
-from assay.report.text_table import table_of_comparison, table_of_run
+from assay.report.table import table_of_run
 from assay.report.write import write_report
 from assay.runs.extensions import REPORT
 

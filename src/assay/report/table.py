@@ -1,31 +1,162 @@
-"""Tables of results, with n and failures beside each value; checkpoints side by side; safe texts for cells."""
+"""Tables of results and of checkpoints side by side, and the lines above and below them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from assay.config.option import NOTHING
-from assay.number_text import (
-    NO_VALUE,
-    format_decimal,
-    format_duration,
-    format_end,
-    format_money,
-    relative_error,
-)
+from assay.number_text import NO_VALUE, format_decimal, format_duration, format_end, format_money
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.report.terminal import TOGETHER, TableView
+from assay.report.cell_text import cell_text, error_factor
+from assay.report.reading import SETTINGS, ResultLine, RunSummary
+from assay.report.report_table import (
+    Cell,
+    Column,
+    CountCell,
+    IntervalCell,
+    NumberCell,
+    ReportTable,
+    Style,
+    TableLine,
+    TextCell,
+)
 from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
 from assay.runs.results import failure_lines
 from assay.runs.results_json import encode
+from assay.runs.run import RUNNING, Run
+from assay.safe_text import shorten, visible
 from assay.score_keys import ScoreKey, shown_filter
-
-HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
-
-SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
 MOST_COLUMNS = 4
 """Checkpoints that are columns of their table."""
+
+
+class ResultRow(NamedTuple):
+    """A row of a task or group at its place in the tree of results. One without rows has a line of its own: `row` is None."""
+
+    path: Sequence[str]
+    entry: Entry
+    row: Row | None
+    is_first: bool = True
+
+    @property
+    def is_group(self) -> bool:
+        return isinstance(self.entry, GroupEntry)
+
+    @property
+    def coverage(self) -> str:
+        """How much of an incomplete group was scored."""
+        return self.entry.coverage if isinstance(self.entry, GroupEntry) else ""
+
+
+def _name_cell(line: ResultRow) -> Cell:
+    return TextCell(_label(line.path, line.entry.alias), is_repeated=not line.is_first)
+
+
+def _version_cell(line: ResultRow) -> Cell:
+    return TextCell(str(line.entry.version), is_repeated=not line.is_first)
+
+
+def _filter_cell(line: ResultRow) -> Cell:
+    return "" if line.row is None else shown_filter(line.row.filter, is_group=line.is_group)
+
+
+def _shots_cell(line: ResultRow) -> Cell:
+    return "" if line.entry.num_fewshot is None else str(line.entry.num_fewshot)
+
+
+def _metric_cell(line: ResultRow) -> Cell:
+    return "" if line.row is None else line.row.metric
+
+
+def _direction_cell(line: ResultRow) -> Cell:
+    return "" if line.row is None else direction_arrow(line.row.higher_is_better)
+
+
+def _directed_metric_cell(line: ResultRow) -> Cell:
+    return f"{_metric_cell(line)} {_direction_cell(line)}".rstrip()
+
+
+def _value_cell(line: ResultRow) -> Cell:
+    return "" if line.row is None else value_cell(line.row.estimate)
+
+
+def _sign_cell(line: ResultRow) -> Cell:
+    return "" if line.row is None else _spread_texts(line.row.estimate)[0]
+
+
+def _error_cell(line: ResultRow) -> Cell:
+    return "" if line.row is None else _spread_texts(line.row.estimate)[1]
+
+
+def _signed_error_cell(line: ResultRow) -> Cell:
+    has_error = line.row is not None and line.row.estimate.stderr is not None
+    return f"{_sign_cell(line)} {_error_cell(line)}" if has_error else ""
+
+
+def _interval_cell(line: ResultRow) -> Cell:
+    return "" if line.row is None else interval_cell(line.row.estimate)
+
+
+def _documents_cell(line: ResultRow) -> Cell:
+    """The number of documents; of an incomplete group also that of its tasks."""
+    if line.row is None:
+        entry = line.entry
+        return CountCell(entry.documents - entry.failed) if isinstance(entry, TaskEntry) else entry.coverage
+    count = CountCell(line.row.estimate.n)
+    if line.is_group and not line.row.estimate.n and any(row.estimate.n for row in line.entry.rows or ()):
+        count = CountCell(None)
+    return f"{cell_text(count)} in {line.coverage}" if line.coverage else count
+
+
+def _failed_cell(line: ResultRow) -> Cell:
+    """The number of failed documents, with `*` where too many failed; nothing for a complete group."""
+    if line.is_group and not line.entry.is_incomplete:
+        return ""
+    counted = line.entry if line.row is None else line.row
+    return _count_failed(counted.failed, is_incomplete=counted.is_incomplete)
+
+
+def _count_failed(failed: int, *, is_incomplete: bool) -> Cell:
+    if is_incomplete:
+        return CountCell(failed, mark="*", style="worse")
+    return CountCell(failed, style="warning" if failed else "")
+
+
+ResultColumn = tuple[Column, Callable[[ResultRow], Cell]]
+_FIRST: Sequence[ResultColumn] = (
+    (Column("Tasks"), _name_cell),
+    (Column("Version", align="right", drop=1), _version_cell),
+    (Column("Filter", drop=4), _filter_cell),
+    (Column("n-shot", align="right", drop=2), _shots_cell),
+)
+_LAST: Sequence[ResultColumn] = (
+    (Column("95 %", "interval"), _interval_cell),
+    (Column("n", align="right"), _documents_cell),
+    (Column("failed", align="right"), _failed_cell),
+)
+PIPED: Sequence[ResultColumn] = (
+    *_FIRST,
+    (Column("Metric"), _metric_cell),
+    (Column("", "direction"), _direction_cell),
+    (Column("Value", align="right"), _value_cell),
+    (Column("", "sign"), _sign_cell),
+    (Column("Stderr", align="right"), _error_cell),
+    *_LAST,
+)
+"""The columns where output is piped: arrows and signs apart, as lm-eval has them."""
+FITTED: Sequence[ResultColumn] = (
+    *_FIRST,
+    (Column("Metric"), _directed_metric_cell),
+    (Column("Value", align="right"), _value_cell),
+    (Column("Stderr", align="right", drop=3), _signed_error_cell),
+    *_LAST,
+)
+"""The columns on a terminal, which has no room for more."""
+
+
+MAX_TABLE_ROWS, MAX_NOTES, MAX_NOTE = 300, 12, 300
+"""What a table shows at most where a notebook prints it."""
 
 
 class CheckpointRow(NamedTuple):
@@ -37,74 +168,40 @@ class CheckpointRow(NamedTuple):
     arrow: str
 
 
-def results_table(results: Results, *, groups: bool = False, depth: int | None = None) -> str:
-    """The results as a markdown table: groups with their members below them, then the other tasks; or groups alone.
+def results_table(
+    results: Results, columns: Sequence[ResultColumn] = PIPED, *, groups: bool = False, depth: int | None = None
+) -> ReportTable:
+    """The results as a table: groups with their members below them, then the other tasks; or groups alone.
 
     Below `depth`, one line gives the number of members.
     """
-    rows = _group_lines(results, depth) if groups else [row for _, row in _named_lines(results, depth)]
-    title = ("Groups", *HEADER[1:]) if groups else HEADER
-    return markdown_table(title, rows) if rows else ""
-
-
-DROP = ("Version", "n-shot", "Stderr", "Filter")
-"""Columns that a narrow terminal does without; a Filter only where every line has the same."""
-
-
-def results_view(results: Results, depth: int | None = None) -> TableView:
-    """The results as one table for a terminal: groups with their members below them, each once; groups are bold."""
-    header = ("Tasks", "Version", "Filter", "n-shot", "Metric", "Value", "Stderr", "95 %", "n", "failed")
-    rows: list[tuple[str, ...]] = []
-    styles: dict[tuple[int, str | None], str] = {}
-    for name, row in _named_lines(results, depth):
-        alias, version, chosen, shots, metric, arrow, value, sign, stderr, interval, count, failed = row
-        error = f"{sign} {stderr}".strip() if stderr not in ("", "N/A", NO_VALUE) else ""
-        if name in results.groups:
-            styles[len(rows), None] = "bold"
-        if failed.strip("0"):
-            styles[len(rows), "failed"] = "red" if failed.endswith("*") else "yellow"
-        rows.append(
-            (
-                alias,
-                version,
-                chosen,
-                shots,
-                f"{metric}{TOGETHER}{arrow}".rstrip(TOGETHER),
-                value,
-                error,
-                interval.replace(" …", f"{TOGETHER}…"),
-                count,
-                failed,
-            )
-        )
-    filters = {row[2] for row in rows}
-    return TableView(header, rows, DROP if len(filters - {"", "none"}) <= 0 else DROP[:-1], styles)
-
-
-def _named_lines(results: Results, depth: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The lines of the table of all tasks and groups, each with the name of its task or group."""
-    for path in results.paths:
+    lines = []
+    filters = set()
+    for path in _group_paths(results) if groups else results.paths:
         entry, level = results.find(path[-1]), len(path) - 1
-        if entry is not None and (depth is None or level <= depth):
-            yield from ((entry.name, line) for line in _entry_lines(path, entry))
-            if level == depth and isinstance(entry, GroupEntry) and entry.members:
-                yield "", _members_row(level, len(entry.members))
+        if entry is None or (depth is not None and level > depth):
+            continue
+        for number, row in enumerate(table_rows(entry) or [None]):
+            line = ResultRow(path, entry, row, is_first=not number)
+            filters.add(_filter_cell(line))
+            cells = [make_cell(line) for _, make_cell in columns]
+            lines.append(TableLine(cells, level, "bold" if line.is_group else ""))
+        if level == depth and isinstance(entry, GroupEntry) and entry.members and not groups:
+            members = f"{' ' * (level + 1)}… {len(entry.members)} members"
+            lines.append(TableLine([members, *[""] * (len(columns) - 1)]))
+    titles = [column for column, _ in columns]
+    if groups:
+        titles[0] = Column("Groups")
+    if filters - {"", "none"}:  # a terminal never leaves out what tells lines apart
+        titles = [replace(column, drop=None) if column.title == "Filter" else column for column in titles]
+    return ReportTable(titles, lines)
 
 
-def _group_lines(results: Results, depth: int | None) -> list[tuple[str, ...]]:
-    """The lines of groups with numbers, and of those that contain them, so that every number is listed under its group."""
+def _group_paths(results: Results) -> list[tuple[str, ...]]:
+    """The paths of groups with numbers, and of those that contain them, so that every number is listed under its group."""
     with_rows = {group.name for group in results.groups.values() if group.rows is not None}
     above = {name for path in results.paths if path[-1] in with_rows for name in path}
-    return [
-        line
-        for path in results.paths
-        if path[-1] in above and (depth is None or len(path) - 1 <= depth)
-        for line in _entry_lines(path, results.entry(path[-1]))
-    ]
-
-
-def _members_row(level: int, count: int) -> tuple[str, ...]:
-    return (" " * (level + 1) + f"… {count} members", *[""] * (len(HEADER) - 1))
+    return [path for path in results.paths if path[-1] in above]
 
 
 def table_heading(results: Results) -> str:
@@ -170,49 +267,11 @@ def _local_usage(name: str, spent: JSONObject) -> str:
 
 def _label(path: Sequence[str], shown: str) -> str:
     """The name in a table; below a group without the part of it that the group's lines show already."""
-    name, depth = path[-1], len(path) - 1
-    if shown == name:
-        shown = next(
-            (name.removeprefix(f"{each}::") for each in reversed(path[:-1]) if name.startswith(f"{each}::")), name
-        )
-    return " " * depth + ("- " if depth else "") + shown
-
-
-def _failed(counted: Row | Entry) -> str:
-    """The number of failed documents, with `*` where too many failed; empty for a complete group."""
-    return f"{counted.failed}{'*' if counted.is_incomplete else ''}"
-
-
-def _entry_lines(path: Sequence[str], entry: Entry) -> Iterator[tuple[str, ...]]:
-    """A line for each row of a task or group; one for a group or task without rows."""
-    alias, version = _label(path, entry.alias), str(entry.version)
-    shots = "" if entry.num_fewshot is None else str(entry.num_fewshot)
-    is_group = isinstance(entry, GroupEntry)
-    coverage = entry.coverage if isinstance(entry, GroupEntry) else ""
-    has_failures = isinstance(entry, TaskEntry) or entry.is_incomplete
-    rows = table_rows(entry)
-    is_counted = not is_group or not any(row.estimate.n for row in rows)
-    if not rows:
-        answered = str(entry.documents - entry.failed) if isinstance(entry, TaskEntry) else ""
-        failed = _failed(entry) if has_failures else ""
-        yield (alias, version, "", shots, "", "", "", "", "", "", coverage or answered, failed)
-    for row in rows:
-        number = row.estimate
-        count = str(number.n) if number.n or is_counted else ""
-        yield (
-            alias,
-            version,
-            shown_filter(row.filter, is_group=is_group),
-            shots,
-            row.metric,
-            direction_arrow(row.higher_is_better),
-            shown_value(number),
-            *_spread_cells(number),
-            _interval_cell(number),
-            f"{count} in {coverage}" if coverage else count,
-            _failed(row) if has_failures else "",
-        )
-        alias = version = ""
+    name = path[-1]
+    if shown != name:
+        return shown
+    prefixes = (f"{group}::" for group in reversed(path[:-1]))
+    return next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)
 
 
 def table_rows(entry: Entry) -> list[Row]:
@@ -225,27 +284,32 @@ def direction_arrow(higher_is_better: bool | None) -> str:
     return "" if higher_is_better is None else "↑" if higher_is_better else "↓"
 
 
-def shown_value(number: Estimate) -> str:
+def value_cell(number: Estimate) -> Cell:
     """The value of a number, or its named values."""
-    return format_value(number.value if number.named_values is None else number.named_values)
+    if number.named_values is not None:
+        return ", ".join(f"{name} {format_decimal(value)}" for name, value in number.named_values.items())
+    return NumberCell(number.value, digits=4)
+
+
+def interval_cell(number: Estimate) -> Cell:
+    """The interval of a number, on its scale."""
+    return IntervalCell(number.low, number.high, is_logarithmic=is_logarithmic(number.method))
+
+
+def number_cell(number: Estimate, mark: str = "") -> NumberCell:
+    """A number with its standard error."""
+    return NumberCell(number.value, number.stderr, is_logarithmic=is_logarithmic(number.method), digits=4, mark=mark)
 
 
 def _setting(value: AnyJSON) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _interval_cell(number: Estimate) -> str:
-    if number.interval is None:
-        return ""
-    scale = is_logarithmic(number.method)
-    return " … ".join(format_end(end, is_logarithmic=scale) for end in number.interval)
-
-
-def _spread_cells(number: Estimate) -> tuple[str, str]:
-    """The standard error; of a power of e, such as a perplexity, the factor that it is on that scale."""
-    factor = error_factor(number.value, number.stderr, number.method)
+def _spread_texts(number: Estimate) -> tuple[str, str]:
+    """The standard error with its sign; of a power of e, such as a perplexity, the factor that it is on that scale."""
+    factor = error_factor(number_cell(number))
     if factor is None:
-        return ("±", "N/A" if number.stderr is None else format_value(number.stderr))
+        return ("±", "N/A" if number.stderr is None else format_decimal(number.stderr))
     return ("×/÷", format_end(factor, is_logarithmic=True))
 
 
@@ -253,79 +317,38 @@ LOG = "student-log"
 """How the methods of intervals begin that are even on the scale of logarithms."""
 
 
-def error_factor(value: float | None, stderr: float | None, method: str) -> float | None:
-    """By what factor a number of a logarithmic scale may well be more or less: e to its relative error; None of other numbers.
-
-    >>> round(error_factor(198.66, 379.8, "student-log") or 0, 2), error_factor(0.5, 0.1, "wilson")
-    (6.77, None)
-    """
-    known = is_logarithmic(method) and isinstance(value, float) and isinstance(stderr, float) and value > 0
-    return relative_error(value, stderr) if known and stderr is not None and value is not None else None
-
-
 def is_logarithmic(method: str) -> bool:
     """Whether an interval is even on the scale of logarithms, by its method."""
     return method.startswith(LOG)
 
 
-def format_value(value: AnyJSON) -> str:
-    """A value as tables show it."""
-    if value is None:
-        return NO_VALUE
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {format_value(each)}" for name, each in value.items())
-    return format_decimal(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a markdown table with aligned columns."""
-    cells = [[cell.replace("|", "\\|").replace("\n", "⏎") for cell in row] for row in rows]
-    widths = [max(2, *(len(row[column]) for row in [list(header), *cells])) for column in range(len(header))]
-    right = {"Value", "Stderr", "n", "failed", "n-shot", "Version"}
-
-    def line(row: Sequence[str]) -> str:
-        padded = [c.rjust(w) if h in right else c.ljust(w) for c, w, h in zip(row, widths, header, strict=True)]
-        return "|" + "|".join(padded) + "|"
-
-    rule = (
-        "|"
-        + "|".join("-" * (w - 1) + ":" if h in right and w else "-" * w for w, h in zip(widths, header, strict=True))
-        + "|"
-    )
-    return "\n".join([line(header), rule, *map(line, cells)])
-
-
-def checkpoints_table(
-    checkpoints: Mapping[str, Results | None],
-    draw: Callable[[Sequence[str], Sequence[Sequence[str]]], str] = markdown_table,
-) -> str:
+def checkpoints_table(checkpoints: Mapping[str, Results | None]) -> ReportTable:
     """One row per metric of every task and group, one column per checkpoint; a dash where there is no value. Where there are
     more checkpoints than fit and than metrics, one row per checkpoint."""
     rows = _checkpoint_rows(checkpoints)
     if len(checkpoints) > max(MOST_COLUMNS, len(rows)):
-        header = ("Model", *(" ".join(filter(None, (*row.label, row.arrow))) for row in rows))
-        return draw(
-            header,
-            [
-                (
-                    name if results is not None else f"{name} (failed)",
-                    *(_checkpoint_cell(results, row) for row in rows),
-                )
-                for name, results in checkpoints.items()
-            ],
-        )
-    header = ("Tasks", "Filter", "Metric", "", *checkpoints)
-    return draw(
-        header,
-        [(*row.label, row.arrow, *(_checkpoint_cell(each, row) for each in checkpoints.values())) for row in rows],
-    )
+        titles = [" ".join(filter(None, (*row.label, row.arrow))) for row in rows]
+        columns = [Column("Model"), *(Column(title, align="right") for title in titles)]
+        names = [name if results is not None else f"{name} (failed)" for name, results in checkpoints.items()]
+        lines = [
+            TableLine([name, *(_checkpoint_cell(results, row) for row in rows)])
+            for name, results in zip(names, checkpoints.values(), strict=True)
+        ]
+        return ReportTable(columns, lines)
+    columns = [*map(Column, ("Tasks", "Filter", "Metric")), Column("", "direction")]
+    columns += [Column(name, align="right") for name in checkpoints]
+    lines = [
+        TableLine([*row.label, row.arrow, *(_checkpoint_cell(results, row) for results in checkpoints.values())])
+        for row in rows
+    ]
+    return ReportTable(columns, lines)
 
 
 def headline(results: Results, most: int = 3) -> str:
     """The first number of each task or group that is in no other: `acc 0.8750 ± 0.0482 (facts)`."""
     rows = {row.name: row for row in reversed(_checkpoint_rows({"": results}))}
     chosen = [rows[path[0]] for path in results.paths if len(path) == 1 and path[0] in rows]
-    parts = [f"{row.key.metric} {_checkpoint_cell(results, row)} ({row.name})" for row in chosen]
+    parts = [f"{row.key.metric} {cell_text(_checkpoint_cell(results, row))} ({row.name})" for row in chosen]
     return ", ".join(parts[:most]) + (f" and {len(parts) - most} more" if len(parts) > most else "")
 
 
@@ -363,16 +386,88 @@ def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[Checkpoi
             entry = results.find(path[-1])
             for row in table_rows(entry) if entry is not None else ():
                 filter_name = shown_filter(row.filter, is_group=row.owner in with_rows)
-                label = (_label(path, entry.alias if entry is not None else path[-1]), filter_name, row.metric)
+                alias = entry.alias if entry is not None else path[-1]
+                indent = f"{' ' * (len(path) - 1)}- " if len(path) > 1 else ""
+                label = (indent + _label(path, alias), filter_name, row.metric)
                 arrow = direction_arrow(row.higher_is_better)
                 if not row.is_lost:
                     rows.setdefault((row.owner, row.key), CheckpointRow(row.owner, row.key, label, arrow))
     return list(rows.values())
 
 
-def _checkpoint_cell(results: Results | None, wanted: CheckpointRow) -> str:
+def _checkpoint_cell(results: Results | None, wanted: CheckpointRow) -> Cell:
     row = results.row(wanted.name, wanted.key) if results is not None else None
     if results is None or row is None or row.is_lost or (row.estimate.value is None and not row.estimate.named_values):
         return NO_VALUE
-    spread = f" {' '.join(_spread_cells(row.estimate))}" if row.estimate.stderr is not None else ""
-    return shown_value(row.estimate) + spread + ("*" if results.entry(wanted.name).is_incomplete else "")
+    mark = "*" if results.entry(wanted.name).is_incomplete else ""
+    if row.estimate.named_values is not None:
+        return f"{cell_text(value_cell(row.estimate))}{mark}"
+    return number_cell(row.estimate, mark)
+
+
+def table_of_run(run: Run) -> ReportTable:
+    """The results of a run as Python shows them: of one in progress how many documents of each task are answered."""
+    reading = RunSummary(run.path, run=run)
+    title = f"{reading.name}: {reading.model}, {reading.status}"
+    if reading.status == RUNNING or reading.results.is_empty:
+        columns = [Column("Task"), Column("answered", align="right"), Column("documents", align="right")]
+        lines = [
+            TableLine([line.alias, CountCell(line.done or 0), CountCell(line.documents or 0)]) for line in reading.lines
+        ]
+        return shorten_table(ReportTable(columns, lines, title, [reading.problem] if reading.problem else []))
+    return shorten_table(replace(summary_table(reading), title=title, notes=reading.remarks))
+
+
+def summary_table(reading: RunSummary, first: str = "Task") -> ReportTable:
+    """The results of a run in a few columns: groups with their members below them, then the other tasks."""
+    columns = [
+        Column(first),
+        Column("Metric"),
+        Column("Value", align="right"),
+        Column("95 %", "interval", align="right"),
+        Column("n", align="right"),
+        Column("failed", align="right"),
+    ]
+    lines = []
+    for line in reading.lines:
+        style: Style = "bold" if line.is_group else ""
+        if not line.numbers:
+            has_failures = line.incomplete or not line.is_group
+            failed = _count_failed(line.failed, is_incomplete=line.incomplete) if has_failures else ""
+            lines.append(TableLine([line.alias, "", "", "", line.coverage, failed], line.depth, style))
+        for number, row in enumerate(line.numbers):
+            name = TextCell(line.alias, is_repeated=number > 0)
+            lines.append(TableLine([name, *_summary_cells(line, row)], line.depth, style))
+    return ReportTable(columns, lines)
+
+
+def _summary_cells(line: ResultLine, row: Row) -> list[Cell]:
+    value = value_cell(row.estimate)
+    return [
+        metric_text(row.key, row.higher_is_better, is_group=line.is_group),
+        shorten(value, MAX_NOTE) if isinstance(value, str) else value,
+        interval_cell(row.estimate),
+        line.count(row),
+        _count_failed(row.failed, is_incomplete=row.is_incomplete) if row.is_incomplete or not line.is_group else "",
+    ]
+
+
+def metric_text(key: ScoreKey, higher_is_better: bool | None, *, is_group: bool) -> str:
+    """A metric with its filter and an arrow in the better direction.
+
+    >>> metric_text(ScoreKey("acc", "none"), True, is_group=False), metric_text(ScoreKey("f1", "x"), None, is_group=False)
+    ('acc ↑', 'f1 (x)')
+    """
+    filter_name = shown_filter(key.filter, is_group=is_group)
+    chosen = f" ({filter_name})" if filter_name not in ("", "none") else ""
+    return f"{key.metric}{chosen} {direction_arrow(higher_is_better)}".rstrip()
+
+
+def shorten_table(table: ReportTable) -> ReportTable:
+    """The table with as many lines and notes as a reader looks at."""
+    notes = [shorten(visible(note), MAX_NOTE) for note in table.notes[:MAX_NOTES]]
+    notes += [f"{len(table.notes) - MAX_NOTES} notes more"] if len(table.notes) > MAX_NOTES else []
+    left_out = len(table.lines) - MAX_TABLE_ROWS
+    if left_out > 0:
+        notes.insert(0, f"{left_out:,} rows more: .scores() of a run, or .rows of a comparison, has all")
+    return replace(table, lines=table.lines[:MAX_TABLE_ROWS], notes=notes)

@@ -8,7 +8,7 @@ unrounded, each in a separate column: a number's standard error in `KEY_stderr`,
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import assert_never
 
@@ -131,14 +131,19 @@ def _html_cells(table: ReportTable, line: TableLine) -> Iterator[str]:
 def write_csv(table: ReportTable) -> str:
     """The table as CSV: values unrounded, a text that a spreadsheet would run as a formula marked as text."""
     records, names = table_records(table)
+    return csv_text(names, [[record.get(name) for name in names] for record in records])
+
+
+def csv_text(names: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:
+    r"""Rows of values as CSV: nothing for None, and a text that a spreadsheet would run as a formula marked as text.
+
+    >>> csv_text(["run", "value"], [["=a", 0.5], ["b", None]])
+    "run,value\n'=a,0.5\nb,\n"
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([spreadsheet_text(name) for name in names])
-    for record in records:
-        cells = (record.get(name) for name in names)
-        writer.writerow(
-            ["" if cell is None else spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells]
-        )
+    for row in (names, *rows):
+        writer.writerow([spreadsheet_text(value) if isinstance(value, str) else value for value in row])
     return out.getvalue()
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
 from assay.report.cell_text import cell_style, cell_text
@@ -20,24 +20,12 @@ NUMBERS, INTERVALS, WORDS = range(3)
 """How much stays on one line: numbers, also intervals, also words."""
 ANSI: Mapping[Style, str] = {"bold": "bold", "dim": "dim", "better": "green", "worse": "red", "warning": "yellow"}
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-_NUMBER = re.compile(r"[-+−±×÷/<]*\s?\d[\d.,]*(e[-+]?\d+)?( MB)?[%*]?|–|")
 _LETTER = re.compile(r"[^\W\d_]")
 _EXPONENT = re.compile(r"(?<=\d)e(?=[-+]?\d)")
 _FIGURES = re.compile(r"[\[(]?[-+−±]?\d[\d.,]*(e[-+]?\d+)?[\]),%*]*")
 _BEFORE_FIGURES = re.compile(rf"(?<={TOGETHER})(?=[\[(+−-]?\d)")
 _PARTS = re.compile(r"[^_\-/:.,=@|]*[_\-/:.,=@|]?")
 _TREE = re.compile(r"( *(?:- )?)(.*)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class TableView:
-    """Rows under a header; `drop` lists the columns that a narrow terminal does without, the first of them first. Styles are
-    those of a cell, by row and column, or of a whole row, with the column None."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    drop: Sequence[str] = ()
-    styles: Mapping[tuple[int, str | None], str] = field(default_factory=dict)
 
 
 def cell_width(text: str) -> int:
@@ -128,27 +116,6 @@ def _unbroken(cell: Cell) -> str:
             return text
         case _:
             return text.replace(" ", TOGETHER).replace(f"{TOGETHER}[", " [")
-
-
-def fitted_table(table: TableView, width: int | None, *, colored: bool = False) -> tuple[list[str], Sequence[str]]:
-    """The lines of a table that are at most so wide, and the names of the columns that were left out."""
-    return _draw(_grid_of_view(table), width, colored=colored)
-
-
-def _grid_of_view(table: TableView) -> _Grid:
-    header = list(table.header)
-    return _Grid(
-        titles=header,
-        rows=table.rows,
-        is_right=[all(_NUMBER.fullmatch(row[column]) for row in table.rows) for column in range(len(header))],
-        drop=[header.index(name) for name in table.drop if name in header],
-        line_styles={row: style for (row, name), style in table.styles.items() if name is None},
-        cell_styles={
-            (row, header.index(name)): style
-            for (row, name), style in table.styles.items()
-            if name is not None and name in header
-        },
-    )
 
 
 def _draw(grid: _Grid, width: int | None, *, colored: bool) -> tuple[list[str], Sequence[str]]:

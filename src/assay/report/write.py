@@ -1,9 +1,7 @@
 """Reports as HTML, markdown, JSON and CSV; the file name chooses the format."""
 
 import base64
-import csv
 import hashlib
-import io
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -18,21 +16,35 @@ from markupsafe import Markup
 
 from assay.comparison.judge_card import CardEntry
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p
+from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p, format_share
 from assay.records import JSONDict, JSONObject
+from assay.report.cell_text import cell_text
 from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
+from assay.report.comparison_text import interval_of, row_json, value_cells
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.reading import ResultLine
-from assay.report.table import format_value, is_logarithmic
+from assay.report.report_table import (
+    Cell,
+    Column,
+    CountCell,
+    IntervalCell,
+    NumberCell,
+    PValueCell,
+    ReportTable,
+    TableLine,
+)
+from assay.report.table import direction_arrow, metric_text, summary_table
+from assay.report.table_writers import csv_text, write_markdown
 from assay.results import Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
 from assay.runs.storage import refuse_url
-from assay.safe_text import fenced, markdown_text, shorten, spreadsheet_text, visible
+from assay.safe_text import fenced, markdown_text, shorten, visible
 from assay.score_keys import ScoreKey
+from assay.statistics.evidence import Estimate
 from assay.version import __version__
 
 PAGE_STYLE = """\
@@ -57,6 +69,8 @@ details { margin: .4rem 0; } summary { cursor: pointer; } dt { color: var(--fain
 @media print { details { display: block; } }
 """
 """CSS of the HTML report: light or dark as the reader's system."""
+NO_BREAK = "\N{NO-BREAK SPACE}" * 2
+VALUE_COLUMNS = (Column("Value", align="right"), Column("95 %", "interval"), Column("n", align="right"))
 MAX_CELL_TEXT = 400
 """Characters of a text in a table row."""
 
@@ -98,10 +112,11 @@ def _template() -> Template:
         "depth": depth,
         "parts": slices_plot,
         "curve": curve_plot,
-        "curve_rows": curve_rows,
-        "card_rows": card_rows,
+        "curve_table": curve_table,
+        "card_table": card_table,
+        "cell_text": cell_text,
         "forest": differences_plot,
-        "arrow": arrow,
+        "arrow": direction_arrow,
     }
     return environment.from_string(files("assay.report").joinpath("page.html.jinja").read_text("utf-8"))
 
@@ -128,39 +143,46 @@ def _svg(drawing: Drawing) -> Markup:
     return Markup(as_svg(drawing, embedded=True))
 
 
-def curve_rows(curve: Curve) -> list[tuple[str, ...]]:
+def slices_table(task_slices: Slices) -> ReportTable:
+    """The table of slices: their score, its interval and the number of documents of every value of a column."""
+    columns = [Column(task_slices.column), *VALUE_COLUMNS]
+    return ReportTable(columns, [TableLine([part.name, *_value_cells(part.number)]) for part in task_slices.parts])
+
+
+def curve_table(curve: Curve) -> ReportTable:
     """The table of a reliability curve: confidence, accuracy, its interval and the number of documents of every bin."""
-    return [
-        (
-            format_decimal(each.confidence),
-            format_decimal(each.accuracy),
-            format_interval(*(ends or (None, None))),
-            f"{each.n:,}",
-        )
-        for each, ends in zip(curve.points, curve.intervals, strict=True)
-    ]
+    columns = [Column("Confidence", align="right"), Column("Accuracy", align="right"), *VALUE_COLUMNS[1:]]
+    lines = []
+    for point, ends in zip(curve.points, curve.intervals, strict=True):
+        numbers = (NumberCell(point.confidence, digits=4), NumberCell(point.accuracy, digits=4))
+        lines.append(TableLine([*numbers, IntervalCell(*(ends or (None, None))), CountCell(point.n)]))
+    return ReportTable(columns, lines)
 
 
-CARD = ("task", "what", "value", "95 %", "n", "")
-
-
-def card_rows(card: Sequence[CardEntry]) -> list[tuple[str, ...]]:
+def card_table(card: Sequence[CardEntry]) -> ReportTable:
     """The table of a judge's card: each property with its interval, and how to read it."""
-    return [
-        (
-            each.task, each.name, format_value(each.number.value),
-            format_interval(each.number.low, each.number.high) or "–", f"{each.number.n:,}", each.meaning,
-        )
-        for each in card
-    ]  # fmt: skip
+    columns = [
+        Column("task"),
+        Column("what"),
+        Column("value", align="right"),
+        *VALUE_COLUMNS[1:],
+        Column("", "meaning"),
+    ]
+    return ReportTable(
+        columns, [TableLine([entry.task, entry.name, *_value_cells(entry.number), entry.meaning]) for entry in card]
+    )
+
+
+def _value_cells(number: Estimate) -> list[Cell]:
+    return [NumberCell(number.value, digits=4), IntervalCell(number.low, number.high), CountCell(number.n)]
 
 
 def differences_plot(comparison: Comparison, run: int) -> Markup:
     """The differences of all tasks and groups to the first run, on their first metric that is not lower-is-better."""
-    rows = [
-        row for row in first_metric_rows(comparison, run) if row.difference is not None and row.interval is not None
-    ]
-    panel = forest_panel(rows, comparison.level, lambda row: row.alias or row.name, lambda row: f"n {row.n:,}")
+    rows = [row for row in first_metric_rows(comparison, run) if row.difference.interval is not None]
+    panel = forest_panel(
+        rows, comparison.level, lambda row: row.alias or row.name, lambda row: f"n {row.difference.n:,}"
+    )
     return _svg(draw_differences(comparison, panel, run)) if rows else Markup("")
 
 
@@ -175,10 +197,6 @@ def first_metric_rows(comparison: Comparison, run: int) -> Sequence[ComparedRow]
 
 def depth(line: ResultLine) -> int:
     return min(line.depth, 4)
-
-
-def arrow(better: bool | None) -> str:
-    return {True: "↑", False: "↓"}.get(better, "") if better is not None else ""
 
 
 COLUMNS = (
@@ -203,10 +221,14 @@ def as_json(report: RunsReport) -> str:
     """The report as JSON."""
     content = {
         "runs": [_run_json(part) for part in report.runs],
-        "comparison": asdict(report.comparison) if report.comparison is not None else None,
+        "comparison": _comparison_json(report.comparison) if report.comparison is not None else None,
         "notes": list(report.notes),
     }
     return orjson.dumps(content, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode() + "\n"
+
+
+def _comparison_json(comparison: Comparison) -> JSONDict:
+    return {**asdict(replace(comparison, rows=())), "rows": [row_json(row) for row in comparison.rows]}
 
 
 def as_csv(report: RunsReport) -> str:
@@ -219,14 +241,12 @@ def as_csv(report: RunsReport) -> str:
     ]
     for note in (*report.notes, *lost):
         logging.getLogger("assay").warning("%s", note)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
     compared = (
         {(row.run, row.name, row.metric, row.filter): row for row in report.comparison.rows}
         if report.comparison
         else {}
     )
+    rows = []
     for run, part in enumerate(report.runs):
         for line, number in _line_numbers(part.reading.lines):
             row = compared.get((run, line.name, number.metric, number.filter))
@@ -245,10 +265,9 @@ def as_csv(report: RunsReport) -> str:
                 number.estimate.n,
                 "" if line.is_group else _failed_count(line, number),
             )
-            texts = [spreadsheet_text(text) for text in (*about, number.metric, number.filter)]
             mark = (line.coverage or "incomplete") if line.incomplete else ""
-            writer.writerow([*texts, *numbers, *_difference(row), mark])
-    return out.getvalue()
+            rows.append([*about, number.metric, number.filter, *numbers, *_difference(row), mark])
+    return csv_text(COLUMNS, rows)
 
 
 def _failed_count(line: ResultLine, number: Row) -> int:
@@ -258,7 +277,7 @@ def _failed_count(line: ResultLine, number: Row) -> int:
 def _difference(row: ComparedRow | None) -> tuple[float | None, ...]:
     if row is None:
         return (None, None, None, None)
-    return (row.difference, *(row.interval or (None, None)), row.p)
+    return (row.difference.value, row.difference.low, row.difference.high, row.difference.p)
 
 
 def _line_numbers(lines: Sequence[ResultLine]) -> Iterator[tuple[ResultLine, Row]]:
@@ -269,20 +288,20 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     first = comparison.runs[0]
     for number, run in enumerate(comparison.runs[1:], 1):
         yield f"## {markdown_text(run.label)} against {markdown_text(first.label)}"
-        header = (
-            "",
-            "Task or group",
-            "Metric",
-            markdown_text(first.label),
-            markdown_text(run.label),
-            "Difference",
-            f"{comparison.level * 100:g} %",
-            "p",
-            "p (Holm), tasks",
-            "n",
-        )
-        rows = [_comparison_row(row) for row in comparison.rows if row.run == number]
-        yield _table(header, rows)
+        columns = [
+            Column("", "verdict"),
+            Column("Task or group"),
+            Column("Metric"),
+            Column(first.label, align="right"),
+            Column(run.label, align="right"),
+            Column("Difference", align="right"),
+            Column(format_share(comparison.level, 0), "interval"),
+            Column("p", align="right"),
+            Column("p (Holm), tasks", align="right"),
+            Column("n", align="right"),
+        ]
+        rows = [row for row in comparison.rows if row.run == number]
+        yield write_markdown(ReportTable(columns, [TableLine(_comparison_cells(row)) for row in rows]))
         for attribution in comparison.attributions:
             if attribution.run == number and attribution.first:
                 differences = "; ".join(
@@ -292,25 +311,18 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     yield from (f"_{markdown_text(note)}_" for note in comparison.notes)
 
 
-def _comparison_row(row: ComparedRow) -> tuple[str, ...]:
-    mark = {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, "")
-    difference = "–" if row.difference is None else f"{row.difference:+.4f}"
-    interval = f"{row.interval[0]:+.3f} … {row.interval[1]:+.3f}" if row.interval is not None else ""
-    corrected = format_p(row.p_holm) if row.kind == "task" else ""
-    name = _indented(row.alias or row.name, row.depth)
-    metric = markdown_text(row.metric + ("" if row.filter == "none" else f" ({row.filter})"))
-    return (
-        mark,
-        name,
-        metric,
-        format_decimal(row.a),
-        format_decimal(row.b),
-        difference,
-        interval,
-        format_p(row.p),
-        corrected,
-        str(row.n),
-    )
+def _comparison_cells(row: ComparedRow) -> list[Cell]:
+    key = ScoreKey(row.metric, row.filter)
+    return [
+        {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, ""),
+        _indented(row.alias or row.name, row.depth),
+        metric_text(key, None, is_group=row.kind == "group"),
+        *value_cells(row),
+        interval_of(row),
+        PValueCell(row.difference.p),
+        PValueCell(row.p_holm) if row.kind == "task" else "",
+        CountCell(row.difference.n),
+    ]
 
 
 def _run(part: RunPart) -> Iterator[str]:
@@ -318,67 +330,29 @@ def _run(part: RunPart) -> Iterator[str]:
     yield f"## {markdown_text(reading.name)}"
     about = f"{reading.model}, {reading.status}, {reading.head.n:,} documents, {reading.head.failed:,} failed"
     yield markdown_text(about)
-    yield _table(("Task or group", "Metric", "Value", "95 %", "n", "failed"), [*_rows(reading.lines)])
+    table = summary_table(reading, "Task or group")
+    lines = [TableLine([_indented(cell_text(line.cells[0]), line.level), *line.cells[1:]]) for line in table.lines]
+    yield write_markdown(replace(table, lines=lines))
     counts = [f"{kind} {count:,}" for kind, count in reading.audit.items() if count]
     yield markdown_text("Audit: " + (", ".join(counts) if counts else "nothing"))
     yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in reading.remarks)
     for task_slices in part.slices:
-        rows = [
-            (
-                markdown_text(part.name),
-                format_decimal(part.number.value),
-                format_interval(part.number.low, part.number.high),
-                f"n {part.number.n:,}",
-            )
-            for part in task_slices.parts
-        ]
-        yield f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}:\n\n" + _table(
-            (markdown_text(task_slices.column), "Value", "95 %", "n"), rows
-        )
+        title = f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}"
+        yield f"{title}:\n\n{write_markdown(slices_table(task_slices))}"
     for curve in part.curves:
-        header = ("Confidence", "Accuracy", "95 %", "n")
-        yield f"{markdown_text(curve.task)}, calibration ({markdown_text(curve.metric)}):\n\n" + _table(
-            header, curve_rows(curve)
-        )
+        title = f"{markdown_text(curve.task)}, calibration ({markdown_text(curve.metric)})"
+        yield f"{title}:\n\n{write_markdown(curve_table(curve))}"
     if part.card:
-        cells = [tuple(map(markdown_text, row)) for row in card_rows(part.card)]
-        yield "Judge and people:\n\n" + _table(CARD, cells)
+        yield f"Judge and people:\n\n{write_markdown(card_table(part.card))}"
     if part.worst:
         yield "<details><summary>Worst samples</summary>"
         yield from map(_sample, part.worst)
         yield "</details>"
 
 
-def _rows(lines: Sequence[ResultLine]) -> Iterator[tuple[str, ...]]:
-    for line in lines:
-        name = _indented(line.alias, line.depth)
-        if not line.numbers:
-            yield (name, "", "", "", line.coverage, line.failures)
-        for number in line.numbers:
-            metric = markdown_text(number.metric + ("" if number.filter == "none" else f" ({number.filter})"))
-            arrow = (
-                {True: " ↑", False: " ↓"}.get(number.higher_is_better, "")
-                if number.higher_is_better is not None
-                else ""
-            )
-            yield (
-                name,
-                metric + arrow,
-                format_decimal(number.estimate.value),
-                format_interval(
-                    number.estimate.low,
-                    number.estimate.high,
-                    is_logarithmic=is_logarithmic(number.estimate.method),
-                ),
-                line.count(number),
-                line.failures_in(number),
-            )
-            name = ""
-
-
-def _indented(text: str, depth: int) -> str:
-    """A name indented by its depth in the tree; markdown would drop spaces."""
-    return "&nbsp;&nbsp;" * depth + markdown_text(text)
+def _indented(name: str, depth: int) -> str:
+    """A name indented by its depth in the tree: Markdown drops other spaces than these."""
+    return f"{NO_BREAK * depth}{name}" if name else ""
 
 
 def _sample(sample: WorstSample) -> str:
@@ -388,12 +362,6 @@ def _sample(sample: WorstSample) -> str:
         fields.insert(2, ("filtered answer", sample.left))
     texts = "\n\n".join(f"{name}:\n{fenced(shorten(text, MAX_MARKDOWN_TEXT))}" for name, text in fields)
     return f"**{markdown_text(sample.task)}, document {sample.doc_id}**{markdown_text(marks)}\n\n{texts}"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose cells are markdown already."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _run_json(part: RunPart) -> JSONObject:

@@ -1,13 +1,16 @@
 """The records of a comparison: one row for each number that both runs have, and why the runs may differ."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from assay.config.record_json import keys
+from assay.results import Estimate
 from assay.runs.extensions import REPORT, ShownPlot, ShownTable
 from assay.score_keys import ScoreKey
 from assay.statistics.intervals import Decision
+from assay.statistics.paired import PairedDifference
 
 STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 """The stages of a number, in the order of the flow."""
@@ -33,10 +36,10 @@ class ComparedRun:
 class ComparedRow:
     """One number of a task or group in the first run (a) and in another (b), on the documents that both have.
 
-    `run` is the number of the other one among the runs. `difference` is b minus a; `reason` explains a missing
-    interval or p. A win is a document that b does better, in the metric's direction. `mde` is the least true difference
-    that is detected with the requested power. `only_a` and `only_b` documents were scored in one run alone. `same` is what all
-    documents have the same of, if any: `answers`, or only `scores`. `recovery` is b over a, where that was asked for.
+    `run` is the number of the other one among the runs. `difference` is b minus a. A win is a document that b does better, in
+    the metric's direction. `mde` is the least true difference that is detected with the requested power. `only_a` and `only_b`
+    documents were scored in one run alone. `same` is what all documents have the same of, if any: `answers`, or only `scores`.
+    `recovery` is b over a, where that was asked for.
     """
 
     kind: Literal["task", "group"]
@@ -47,46 +50,38 @@ class ComparedRow:
     run: int
     depth: int
     higher_is_better: bool | None
-    n: int
     a: float | None
     b: float | None
-    difference: float | None
-    stderr: float | None = None
-    interval: tuple[float, float] | None = None
-    p: float | None = None
+    difference: PairedDifference = field(
+        metadata=keys("n", "stderr", "interval", "p", "test", "clusters", "reason", "difference=value")
+    )
     p_holm: float | None = None
-    test: str = ""
     wins: int | None = None
     losses: int | None = None
     ties: int | None = None
     mde: float | None = None
-    clusters: int | None = None
     only_a: int = 0
     only_b: int = 0
-    reason: str = ""
     verdict: Says = "unknown"
     same: Literal["answers", "scores", ""] = ""
-    recovery: float | None = None
-    recovery_low: float | None = None
-    recovery_high: float | None = None
+    recovery: Estimate | None = field(
+        default=None, metadata=keys("recovery=value", "recovery_low=low", "recovery_high=high")
+    )
 
     def outcome(self, alpha: float) -> Says:
         """The outcome for b: for a task by its corrected p, for a group by its interval; `unclear` is not `equal`. Where
         no direction is declared, a significant difference is reported without one."""
         if self.same:
             return "same"
-        sure = self.p_holm <= alpha if self.p_holm is not None else self._leaves_zero_out
-        if sure is None or self.difference is None:
+        sure = self.p_holm <= alpha if self.p_holm is not None else self.difference.excludes_zero
+        change = self.difference.value
+        if sure is None or change is None:
             return "unknown"
         if not sure:
             return "unclear"
         if self.higher_is_better is None:
             return "differs"
-        return "better" if (self.difference > 0) is self.higher_is_better else "worse"
-
-    @property
-    def _leaves_zero_out(self) -> bool | None:
-        return None if self.interval is None else not self.interval[0] <= 0 <= self.interval[1]
+        return "better" if (change > 0) is self.higher_is_better else "worse"
 
 
 @dataclass(frozen=True, slots=True)

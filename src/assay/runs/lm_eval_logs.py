@@ -27,13 +27,13 @@ class SampleLog(NamedTuple):
 
 
 class LoggedSample(NamedTuple):
-    """One document of such a file, with what every filter scored: `{"metric,filter": value}`."""
+    """One document of such a file, with what every filter scored."""
 
     doc_id: int
     doc: Mapping[str, Any]
     arguments: Sequence[Sequence[Any]]
     responses: Sequence[Sequence[Response]]
-    scores: Mapping[str, Any]
+    scores: Mapping[ScoreKey, Any]
     target: str = ""
     answers: Mapping[str, Sequence[Any]] = MappingProxyType({})
     """By filter what it left of the responses, as texts."""
@@ -95,10 +95,10 @@ def results_beside(file: SampleLog) -> JSONObject:
 
 def logged_samples(path: Path) -> Iterator[LoggedSample]:
     """The documents of a file in their order."""
-    scores: dict[int, dict[str, Any]] = {}
+    scores: dict[int, dict[ScoreKey, Any]] = {}
     answers: dict[int, dict[str, Any]] = {}
     for record in _records(path):
-        own = {str(ScoreKey(metric, record["filter"])): record.get(metric) for metric in record["metrics"]}
+        own = {ScoreKey(metric, record["filter"]): record.get(metric) for metric in record["metrics"]}
         scores.setdefault(record["doc_id"], {}).update(own)
         answers.setdefault(record["doc_id"], {})[record["filter"]] = record.get("filtered_resps", [])
     for record in _records(path):

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.statistics.arrays import PairedDifference as PairedDifference
     from assay.statistics.arrays import combine as combine
     from assay.statistics.arrays import compare as compare
     from assay.statistics.arrays import estimate as estimate
@@ -11,6 +10,7 @@ if TYPE_CHECKING:
     from assay.statistics.evidence import Estimate as Estimate
     from assay.statistics.labels import Corrected as Corrected
     from assay.statistics.labels import corrected as corrected
+    from assay.statistics.paired import PairedDifference as PairedDifference
 
 __all__ = ["Corrected", "Estimate", "PairedDifference", "combine", "compare", "corrected", "estimate", "passes"]
 

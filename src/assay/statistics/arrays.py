@@ -6,7 +6,7 @@ import numbers
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -17,8 +17,7 @@ from assay.statistics.evidence import Estimate, Evidence, with_evidence
 from assay.statistics.influence import SHARE, Bounds, Influence, clip_to_bounds, read_bounds
 from assay.statistics.intervals import LEVEL, Decision, with_interval
 from assay.statistics.members import difference, extreme, mean_by_weight, middle, power_mean, weighted_sum
-from assay.statistics.paired import interval as paired_interval
-from assay.statistics.paired import paired_contrast, significance
+from assay.statistics.paired import PairedDifference, paired_contrast, paired_difference
 from assay.statistics.pass_at_k import pass_at_k
 from assay.statistics.spread import MemberEstimate
 
@@ -153,21 +152,6 @@ HOW: Mapping[str, Callable[[Sequence[MemberEstimate], Sequence[float]], Estimate
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PairedDifference:
-    """How much better the second of two is on the same documents: b − a, its interval, and how likely that is by chance."""
-
-    value: float
-    stderr: float | None
-    low: float | None
-    high: float | None
-    n: int
-    p: float | None
-    test: str
-    df: float | None = None
-    reason: str = ""
-
-
 def compare(  # two arrays, and all that the interval depends on
     a: Scores, b: Scores, *, bounds: Bounds | None = None, clusters: Sequence[object] | None = None,
     level: float = LEVEL, side: Side = "both",
@@ -191,20 +175,19 @@ def compare(  # two arrays, and all that the interval depends on
         value, draws = float((second - first).mean()), n if labels is None else len(set(labels))
         if draws < 2:
             reason = "one document has no spread" if n < 2 else "all documents are of one cluster"
-            return PairedDifference(value, None, None, None, n, None, "", reason=reason)
+            return PairedDifference(value, n=n, reason=reason)
         contrast = paired_contrast(first, second, labels, is_rate=is_rate, wide=wide)
     if not math.isfinite(contrast.variance):
-        return PairedDifference(value, None, None, None, n, None, "", reason=TOO_LARGE)
-    tested = significance(contrast)
-    ends = paired_interval(contrast, level if side == "both" else 2 * level - 1)
-    low, high = (max(ends[0], -wide), min(ends[1], wide)) if ends is not None else (None, None)
-    p = tested.p
-    if side != "both":
-        p = p / 2 if (value > 0) == (side == "lower") else 1 - p / 2
-    if low is not None and high is not None and side != "both":
-        low, high = (low, wide) if side == "lower" else (-wide, high)
-    reason = "" if ends is not None else "no document differs" if not value else "all documents differ alike"
-    return PairedDifference(value, contrast.stderr, low, high, n, p, tested.test, contrast.freedom, reason)
+        return PairedDifference(value, n=n, reason=TOO_LARGE)
+    difference = paired_difference(contrast, level if side == "both" else 2 * level - 1)
+    if side != "both" and difference.p is not None:
+        p = difference.p / 2 if (value > 0) == (side == "lower") else 1 - difference.p / 2
+        difference = replace(difference, p=p)
+    if difference.low is None or difference.high is None:
+        return replace(difference, reason="no document differs" if not value else "all documents differ alike")
+    low = -wide if side == "upper" else max(difference.low, -wide)
+    high = wide if side == "lower" else min(difference.high, wide)
+    return replace(difference, interval=(low, high))
 
 
 def passes(number: Estimate | PairedDifference, sign: str, threshold: float) -> Decision:

@@ -96,8 +96,15 @@ class Estimate:
     def __float__(self) -> float:
         return float("nan") if self.value is None else self.value
 
+    def __format__(self, style: str) -> str:
+        """In texts it is its value, as of a float."""
+        return format(float(self), style)
+
     def __str__(self) -> str:
-        """The number, then its interval and documents: `0.5 (0.25 … 0.75, n 20)`."""
+        return str(float(self))
+
+    def __repr__(self) -> str:
+        """The value, then its interval and documents: `0.5 (0.25 … 0.75, n 20)`."""
         ends = self.reason or "no interval"
         if self.low is not None and self.high is not None:
             ends = f"{self.low:.4g} … {self.high:.4g}"

@@ -49,7 +49,7 @@ class Fit(NamedTuple):
     """The share of the labels' variance that the line explains."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Corrected(Estimate):
     """A corrected mean. `n` counts all documents with a verdict."""
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from assay.records import Floats
+from assay.results import Estimate, Interval
 from assay.statistics.aggregations import Aggregation, Values
 from assay.statistics.estimates import estimate, resamples, whole_clusters
 from assay.statistics.influence import Influence, Spread
@@ -100,6 +101,44 @@ class Significance(NamedTuple):
 
     p: float
     test: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference(Estimate):
+    """How much larger a number is in the second of two runs, on the same documents, and how likely that is by chance."""
+
+    p: float | None = None
+    test: str = ""
+    """The test that p is of."""
+
+    @property
+    def excludes_zero(self) -> bool | None:
+        """Whether 0 is not in the interval; None where there is none."""
+        if self.low is None or self.high is None:
+            return None
+        return not self.low <= 0 <= self.high
+
+    def reversed(self) -> "PairedDifference":
+        """The difference of the first to the second."""
+        low, high = self.interval or (None, None)
+        ends = (None if high is None else -high, None if low is None else -low)
+        value = None if self.value is None else -self.value
+        return replace(self, value=value, interval=None if self.interval is None else ends)
+
+
+def paired_difference(contrast: Contrast, level: float = LEVEL) -> PairedDifference:
+    """The difference of two runs with its interval and p."""
+    tested = significance(contrast)
+    return PairedDifference(
+        contrast.difference,
+        contrast.stderr,
+        contrast.documents,
+        interval=interval(contrast, level),
+        df=contrast.freedom,
+        clusters=contrast.draws if contrast.draws < contrast.documents else None,
+        p=tested.p,
+        test=tested.test,
+    )
 
 
 def paired_contrast(
@@ -356,17 +395,11 @@ def _swapped(function: Callable[[Values], float], values: PairedValues, draws: i
 
 
 class Drift(NamedTuple):
-    """A number before and after, of the same n documents, and the interval of their difference; without one, `reason`."""
+    """A number before and after, of the same documents, and their difference."""
 
     before: float
     after: float
-    n: int
-    interval: tuple[float, float] | None = None
-    reason: str = ""
-
-    @property
-    def value(self) -> float:
-        return self.after - self.before
+    change: PairedDifference
 
 
 def drift(
@@ -380,16 +413,21 @@ def drift(
     """The change of a number. The values are of the same documents in the same order: they are compared in pairs."""
     was, now = (estimate(aggregation, values, bootstrap_iters=0) if len(values) else None for values in (before, after))
     if was is None or now is None or math.isnan(was) or math.isnan(now):
-        return Drift(math.nan, math.nan, len(before), None, "it is not a number")
-    plain = Drift(float(was), float(now), len(before))
+        return Drift(math.nan, math.nan, PairedDifference(math.nan, n=len(before), reason="it is not a number"))
+    difference = float(now) - float(was)
+
+    def changed_by(ends: Interval | None, reason: str = "") -> Drift:
+        change = PairedDifference(difference, interval=ends, n=len(before), reason=reason)
+        return Drift(float(was), float(now), change)
+
     known = aggregation if isinstance(aggregation, Aggregation) else None
     if known is None or known.influence is None:
-        return plain._replace(reason=f"none is known for {known.name if known is not None else 'this aggregation'}")
+        return changed_by(None, f"none is known for {known.name if known is not None else 'this aggregation'}")
     influence = [np.asarray(known.influence(values), dtype=np.float64) for values in (before, after)]
     usable = len(influence[0]) == len(influence[1]) and (clusters is None or len(influence[0]) == len(clusters))
     if not usable or len(influence[0] if clusters is None else set(clusters)) < 2:
-        return plain._replace(reason="too few documents can be compared in pairs")
+        return changed_by(None, "too few documents can be compared in pairs")
     is_rate = known.name == "mean" and {*before, *after} <= {0, 1}
     contrast = paired_contrast(influence[0], influence[1], clusters, is_rate=is_rate)
-    contrast = replace(contrast, difference=plain.value, contributions=None)
-    return plain._replace(interval=interval(contrast, level) or (plain.value, plain.value))
+    contrast = replace(contrast, difference=difference, contributions=None)
+    return changed_by(interval(contrast, level) or (difference, difference))

@@ -7,15 +7,17 @@ half a win and half a loss are added to every pair that met, and the open end is
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from assay.config.record_json import keys
 from assay.errors import some
 from assay.records import Floats
+from assay.results import Estimate
 from assay.statistics.intervals import student, student_tail
 from assay.statistics.paired import holm
 
@@ -42,28 +44,24 @@ class Game(NamedTuple):
 class Rating:
     """A player's rating with its interval, its rank with the ranks it may have, and how its games ended.
 
-    `pool` numbers the players that are connected by games. An end of the interval is infinite where no game limits it.
+    `pool` numbers the players that are connected by games. An end of the interval is infinite where no game limits it; n are the
+    documents of its games.
     """
 
     name: str
     pool: int
     rank: int
     ranks: tuple[int, int]
-    rating: float
-    stderr: float | None
-    low: float | None
-    high: float | None
+    estimate: Estimate = field(metadata=keys("rating=value", "stderr", "low", "high", "documents=n", "reason"))
     wins: int
     ties: int
     losses: int
-    documents: int
-    reason: str = ""
 
 
 def bradley_terry(games: Sequence[Game], level: float = 0.95) -> list[Rating]:
     """Rate the players of these games, best first; pools that never met follow one another.
 
-    >>> [(each.name, round(each.rating), each.ranks) for each in bradley_terry([Game("a", "b", 1, n) for n in range(29)]
+    >>> [(each.name, round(float(each.estimate)), each.ranks) for each in bradley_terry([Game("a", "b", 1, n) for n in range(29)]
     ...     + [Game("a", "b", 0, 29)])]
     [('a', 1292, (1, 1)), ('b', 708, (2, 2))]
     """
@@ -109,25 +107,23 @@ def _rate(games: Sequence[Game], players: Sequence[str], level: float) -> list[R
     ratings = []
     for name, number in place.items():
         error = math.sqrt(max(fit.covariance[number, number], 0.0)) if fit.clusters > 1 else None
-        low, high = _ends(fit, number, error, level)
-        own = [game.score if game.first == name else 1 - game.score for game in games if name in game[:2]]
-        ratings.append(Rating(
-            name, 0, 1 + int((fit.strengths > fit.strengths[number] + 1e-9).sum()), ranks[number],
-            MIDDLE + ELO * float(fit.strengths[number]), ELO * error if error is not None else None,
-            -math.inf if low is not None and not reaches[number].all() else low,
-            math.inf if high is not None and not reaches[:, number].all() else high,
-            sum(each > 0.5 for each in own), own.count(0.5), sum(each < 0.5 for each in own),
+        ends = None
+        if error is not None:
+            half = student(level, float(fit.clusters - 1)) * error
+            low, high = (MIDDLE + ELO * float(fit.strengths[number] + sign * half) for sign in (-1, 1))
+            ends = low if reaches[number].all() else -math.inf, high if reaches[:, number].all() else math.inf
+        estimate = Estimate(
+            MIDDLE + ELO * float(fit.strengths[number]),
+            None if error is None else ELO * error,
             len({game.cluster for game in games if name in game[:2]}),
             reasons.get(name, "") or ("" if error is not None else "one document has no spread"),
-        ))  # fmt: skip
+            ends,
+        )
+        rank = 1 + int((fit.strengths > fit.strengths[number] + 1e-9).sum())
+        scores = [game.score if game.first == name else 1 - game.score for game in games if name in game[:2]]
+        wins, losses = sum(score > 0.5 for score in scores), sum(score < 0.5 for score in scores)
+        ratings.append(Rating(name, 0, rank, ranks[number], estimate, wins, scores.count(0.5), losses))
     return sorted(ratings, key=lambda each: (each.rank, each.name))
-
-
-def _ends(fit: "_Fit", number: int, error: float | None, level: float) -> tuple[float, float] | tuple[None, None]:
-    if error is None:
-        return None, None
-    half = student(level, float(fit.clusters - 1)) * error
-    return MIDDLE + ELO * float(fit.strengths[number] - half), MIDDLE + ELO * float(fit.strengths[number] + half)
 
 
 class _Table(NamedTuple):

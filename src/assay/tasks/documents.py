@@ -21,6 +21,7 @@ from assay.samples.data import DataSet, Split, data_set
 from assay.samples.fewshot import SAMPLERS, LeakPolicy
 from assay.samples.prompt import Examples, Pool, RenderError, Sampler
 from assay.samples.rows import DataError, as_rows, file_digest, spill_rows, typed
+from assay.score_keys import join_scores
 from assay.tasks.scoring import placer
 from assay.tasks.settings import Helpers, Settings, Shard
 from assay.tasks.task import Task
@@ -313,5 +314,5 @@ class RunSplits:
 def _document(row: StoredSample) -> Document:
     return {
         **from_json(row.doc), "doc_id": row.doc_id, "prompt": row.prefix + row.prompt, "target": from_json(row.target),
-        "responses": row.responses, "answers": row.answers, "scores": row.scores,
+        "responses": row.responses, "answers": row.answers, "scores": join_scores(row.scores, row.repeats),
     }  # fmt: skip

@@ -40,9 +40,10 @@ from assay.number_text import (
     format_money,
     format_trimmed,
 )
+from assay.report.cell_text import error_factor
 from assay.report.charts import Point, draw_bar
 from assay.report.drawing import STYLE, Drawing, as_svg
-from assay.report.table import error_factor, is_logarithmic
+from assay.report.table import is_logarithmic, number_cell
 from assay.results import Row
 from assay.version import __version__
 from assay.viewer.compare_page import MAX_RUNS, ComparisonCache, compare_page, flips_page
@@ -355,7 +356,7 @@ def bar(number: Row) -> Markup:
 def format_error(number: Row) -> str:
     """Format a standard error; of a logarithmic scale as the factor it is there."""
     estimate = number.estimate
-    factor = error_factor(estimate.value, estimate.stderr, estimate.method)
+    factor = error_factor(number_cell(estimate))
     return format_decimal(estimate.stderr) if factor is None else f"×/÷ {format_end(factor, is_logarithmic=True)}"
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from assay.report.charts import Bin
 from assay.report.document import Slice
-from assay.score_keys import ScoreKey
 from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import SHARE, Bounds, Spread, clip_to_bounds, with_pseudo_documents
 from assay.statistics.intervals import with_interval
@@ -20,7 +19,7 @@ def score_bins(samples: Samples) -> list[Bin]:
     """Count each score: value by value where there are few, else in bins of equal width."""
     if samples.metric not in samples.scores:
         return []
-    name = quoted(samples.metric)
+    name = quoted(str(samples.metric))
     counted = f"select {name}, count(*) from {SOURCE} where isfinite({name}) group by 1 order by 1 limit 13"
     few = samples.database.rows(counted, [samples.file])
     if len(few) <= 12:
@@ -39,7 +38,7 @@ def score_slices(samples: Samples, column: str) -> list[Slice]:
     if samples.metric not in samples.scores or column not in (*samples.document_columns(), *more_columns(samples)):
         return []
     term, own = samples.term(_column(samples, column))
-    name = quoted(samples.metric)
+    name = quoted(str(samples.metric))
     parts = f"select {term} as part, {name} as score from {SOURCE} where isfinite({name})"
     summed = "count(*), avg(score), stddev_samp(score), kurtosis_pop(score), min(score), max(score), bool_and(score in (0, 1))"
     query = (
@@ -60,7 +59,7 @@ def more_columns(samples: Samples) -> list[str]:
     return [
         "target",
         "audit",
-        *(f"answer.{name}" for name in dict.fromkeys(ScoreKey.parse(each).filter for each in samples.scores)),
+        *(f"answer.{name}" for name in dict.fromkeys(key.filter for key in samples.scores)),
     ]
 
 

@@ -138,7 +138,7 @@ def _line(record: JSONDict) -> bytes:
 
 def _csv(tables: Iterator[ArrowTable], samples: Samples) -> Iterator[bytes]:
     """One line for each sample: what people look at. A cell that a spreadsheet would take for a formula begins with `'`."""
-    names = ["doc_id", "prompt", "response", "target", *samples.scores, "failed", "audit", "answers", "doc"]
+    names = ["doc_id", "prompt", "response", "target", *map(str, samples.scores), "failed", "audit", "answers", "doc"]
     yield _csv_lines([names])
     for table in tables:
         yield _csv_lines([[_cell(value) for value in _csv_row(record, samples)] for record in _records(table)])
@@ -149,7 +149,7 @@ def _csv_row(record: JSONDict, samples: Samples) -> list[AnyJSON]:
     answers = {each["filter"]: [_value(value) for value in each["values"]] for each in record.get("answers") or ()}
     return [
         record["doc_id"], record["prompt"], next((text for text in texts if text is not None), None), record.get("target"),
-        *(record.get(name) for name in samples.scores), record.get("failed"), ", ".join(record.get("audit") or ()), answers,
+        *(record.get(str(key)) for key in samples.scores), record.get("failed"), ", ".join(record.get("audit") or ()), answers,
         record.get("doc"),
     ]  # fmt: skip
 

@@ -3,24 +3,27 @@
 import dataclasses
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
-from assay.config.schema import Schema, type_schema
+from assay.config.record_json import json_values, keys, type_schema
+from assay.config.schema import Schema
 from assay.records import AnyJSON
 from assay.redaction import redacted, redacted_text
 from assay.report.reading import LiveProgress, ResultLine, RunHeadline, RunSummary
 from assay.results import Row
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip
 from assay.runs.samples.records import StoredSample
-from assay.viewer.matrix import Matrix, matrix_rows
+from assay.score_keys import join_scores
+from assay.viewer.matrix import Matrix, MatrixNumber, matrix_numbers
 from assay.viewer.pages import Page
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import MAX_DEPTH, TOO_DEEP, parse_json, stored_columns, target_of
+from assay.viewer.samples import Samples
 from assay.viewer.task_charts import ChartCard
-from assay.viewer.trends import Shown
+from assay.viewer.trends import ScatterPoint, Shown, TrendPoint
 
 VERSION = 1
 """Of all documents: it grows when a field is renamed, removed or changes its meaning; further fields may come at any time."""
@@ -30,17 +33,11 @@ VERSION = 1
 class NumberRecord:
     """A number with its interval: one metric of one filter."""
 
-    metric: str
-    filter: str
-    value: float | None
-    stderr: float | None
-    low: float | None
-    high: float | None
-    n: int
-    failed: int
-    higher_is_better: bool | None
-    reason: str
-    method: str
+    row: Row = field(
+        metadata=keys("metric", "filter", "value=estimate.value", "stderr=estimate.stderr", "low=estimate.low",
+                      "high=estimate.high", "n=estimate.n", "failed", "higher_is_better", "reason=estimate.reason",
+                      "method=estimate.method")
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -246,29 +243,6 @@ class ListedRun:
 
 
 @dataclass(frozen=True)
-class MatrixNumber:
-    """A number of a run; `best` where no other run is clearly better, `other_documents` where most runs have others."""
-
-    run: str
-    model: str
-    created: float | None
-    step: int | None
-    status: str
-    task: str
-    metric: str
-    filter: str
-    value: float | None
-    low: float | None
-    high: float | None
-    stderr: float | None
-    n: int
-    failed: int
-    higher_is_better: bool | None
-    best: bool
-    other_documents: bool
-
-
-@dataclass(frozen=True)
 class MatrixDocument:
     """`/matrix.json`: runs × tasks; so many older runs are left out."""
 
@@ -288,24 +262,6 @@ class RowRecord:
 
 
 @dataclass(frozen=True)
-class TrendPoint:
-    """A number of a run; `at` is its time, or its training step."""
-
-    run: str
-    model: str
-    at: float
-    created: float | None
-    step: int | None
-    task: str
-    metric: str
-    filter: str
-    value: float
-    low: float | None
-    high: float | None
-    n: int
-
-
-@dataclass(frozen=True)
 class TrendDocument:
     """`/trend.json`: a number over dates or training steps."""
 
@@ -313,22 +269,6 @@ class TrendDocument:
     over: typing.Literal["date", "step"]
     points: list[TrendPoint]
     version: int = VERSION
-
-
-@dataclass(frozen=True)
-class ScatterPoint:
-    """Two numbers of a run."""
-
-    run: str
-    model: str
-    created: float | None
-    step: int | None
-    x: float
-    x_low: float | None
-    x_high: float | None
-    y: float
-    y_low: float | None
-    y_high: float | None
 
 
 @dataclass(frozen=True)
@@ -376,11 +316,7 @@ class ProblemDocument:
 
 
 def number_record(row: Row) -> NumberRecord:
-    number = row.estimate
-    return NumberRecord(
-        row.metric, row.filter, number.value, number.stderr, number.low, number.high, number.n, row.failed,
-        row.higher_is_better, redacted_text(number.reason), number.method,
-    )  # fmt: skip
+    return NumberRecord(replace(row, estimate=replace(row.estimate, reason=redacted_text(row.estimate.reason))))
 
 
 def run_record(head: RunHeadline) -> RunRecord:
@@ -428,16 +364,17 @@ def task_document(page: Page) -> TaskDocument:
     not_run = line.not_run if line is not None else ""
     if shown is None:
         return TaskDocument(run.name, task, not_run, numbers, run.config(task), "", 0, 1, 1, None, {}, [])
-    samples = page["samples"]
+    samples: Samples = page["samples"]
+    metric = str(samples.metric) if samples.metric is not None else ""
     lines = [
         SampleLine(
             row.doc_id, page["sample_url"](row, position), **page["brief"](row),
-            scores=dict(zip(samples.scores, samples.values(row), strict=True)), audit=[*row.audit],
+            scores=dict(zip(map(str, samples.scores), samples.values(row), strict=True)), audit=[*row.audit],
         )
         for row, position in zip(shown.rows, shown.positions, strict=True)
     ]  # fmt: skip
     return TaskDocument(
-        run.name, task, not_run, numbers, run.config(task), samples.metric, shown.total, shown.page, shown.pages, lines,
+        run.name, task, not_run, numbers, run.config(task), metric, shown.total, shown.page, shown.pages, lines,
         page["downloads"], [chart_record(card) for card in page["charts"]],
     )  # fmt: skip
 
@@ -445,6 +382,7 @@ def task_document(page: Page) -> TaskDocument:
 def sample_document(page: Page) -> SampleDocument:
     row: StoredSample = page["row"]
     messages = row.requests[0].messages if row.requests else None
+    scores = join_scores(row.scores, row.repeats)
     verdicts = [
         VerdictRecord(each.role, each.model, each.score, each.reason, each.question, each.text)
         for each in page["verdicts"]
@@ -452,7 +390,7 @@ def sample_document(page: Page) -> SampleDocument:
     return SampleDocument(
         page["run"].name, page["task"], row.doc_id, page["sample"].why, parse_json(row.doc, {}), row.prompt, row.prefix,
         [dict(each) for each in messages] if messages else None, target_of(row), row.responses, dict(row.answers),
-        dict(row.scores), verdicts, redacted_text(row.failed or ""), [*row.audit], stored_columns(row), dict(page["others"]),
+        scores, verdicts, redacted_text(row.failed or ""), [*row.audit], stored_columns(row), dict(page["others"]),
     )  # fmt: skip
 
 
@@ -478,18 +416,18 @@ def matrix_document(page: Page) -> MatrixDocument:
         ListedRun(each.name, each.head.model, each.head.created, each.step, each.head.status, [*each.head.tags])
         for each in matrix.entries
     ]
-    return MatrixDocument(runs, [MatrixNumber(**record) for record in matrix_rows(matrix)], matrix.left_out[0])
+    return MatrixDocument(runs, [*matrix_numbers(matrix)], matrix.left_out[0])
 
 
 def trend_document(page: Page) -> TrendDocument:
-    shown: Shown = page["shown"]
+    shown: Shown[TrendPoint] = page["shown"]
     rows = [RowRecord(*key) for key in shown.keys]
-    return TrendDocument(rows, shown.over, [TrendPoint(**record) for record in shown.records])
+    return TrendDocument(rows, shown.over, [*shown.points])
 
 
 def scatter_document(page: Page) -> ScatterDocument:
-    shown: Shown = page["shown"]
-    return ScatterDocument([RowRecord(*key) for key in shown.keys], [ScatterPoint(**each) for each in shown.records])
+    shown: Shown[ScatterPoint] = page["shown"]
+    return ScatterDocument([RowRecord(*key) for key in shown.keys], [*shown.points])
 
 
 def graph_document(page: Page) -> GraphDocument:
@@ -523,11 +461,17 @@ def json_path(path: str) -> str:
 
 def json_bytes(document: Any) -> bytes:
     """A document as JSON text: not-a-number is null, a lone surrogate is escaped, and a number of more than 64 bits is a text."""
-    options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    options = (
+        orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
+    )
     try:
-        return orjson.dumps(document, option=options, default=str)
+        return orjson.dumps(document, option=options, default=_json_value)
     except TypeError:
         return orjson.dumps(_escaped(document), option=options, default=str)
+
+
+def _json_value(value: object) -> object:
+    return json_values(value) if dataclasses.is_dataclass(value) else str(value)
 
 
 def _escaped(value: AnyJSON, depth: int = 0) -> AnyJSON:
@@ -538,7 +482,7 @@ def _escaped(value: AnyJSON, depth: int = 0) -> AnyJSON:
     if depth > MAX_DEPTH:
         return TOO_DEEP
     if dataclasses.is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        value = json_values(value)
     if isinstance(value, Mapping):
         return {_escaped(key): _escaped(inner, depth + 1) for key, inner in value.items()}
     return [_escaped(inner, depth + 1) for inner in value] if isinstance(value, list | tuple) else value

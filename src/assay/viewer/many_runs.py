@@ -1,6 +1,6 @@
 """The routes over many runs: matrix, metric over time or training steps, scatter; each as a page, CSV and SVG."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -9,14 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from assay.catalog.index import no_collector
+from assay.config.record_json import json_keys, json_values
 from assay.report.drawing import Drawing, as_svg
+from assay.report.table_writers import csv_text
 from assay.viewer.library import RunLibrary
-from assay.viewer.matrix import LONG, as_csv, build_matrix, draw_matrix, matrix_page, matrix_rows
+from assay.viewer.matrix import MatrixNumber, build_matrix, draw_matrix, matrix_numbers, matrix_page
 from assay.viewer.pages import MissingPage
 from assay.viewer.trends import (
-    SCATTER,
-    TREND,
+    P,
+    ScatterPoint,
     Shown,
+    TrendPoint,
     draw_scatter,
     draw_trend,
     scatter,
@@ -60,20 +63,27 @@ def _file(name: str, make: Content, library: RunLibrary, request: Request) -> Re
     return Response(text, media_type=TYPES[kind], headers=headers)
 
 
+def _as_csv(kind: type, records: Iterable[object]) -> str:
+    """Records of a kind as CSV."""
+    return csv_text(json_keys(kind), ([*json_values(record).values()] for record in records))
+
+
 def _matrix_csv(library: RunLibrary, query: QueryParams) -> str:
-    return as_csv(LONG, matrix_rows(build_matrix(library, query)))
+    return _as_csv(MatrixNumber, matrix_numbers(build_matrix(library, query)))
 
 
 def _matrix_svg(library: RunLibrary, query: QueryParams) -> str:
     return as_svg(draw_matrix(build_matrix(library, query)))
 
 
-def _table(columns: Sequence[str], make: Callable[[RunLibrary, QueryParams], Shown]) -> Content:
+def _table(kind: type[P], make: Callable[[RunLibrary, QueryParams], Shown[P]]) -> Content:
     """The numbers of a chart."""
-    return lambda library, query: as_csv(columns, make(library, query).records)
+    return lambda library, query: _as_csv(kind, make(library, query).points)
 
 
-def _drawn(make: Callable[[RunLibrary, QueryParams], Shown], drawing: Callable[[Shown], Drawing | None]) -> Content:
+def _drawn(
+    make: Callable[[RunLibrary, QueryParams], Shown[P]], drawing: Callable[[Shown[P]], Drawing | None]
+) -> Content:
     def as_file(library: RunLibrary, query: QueryParams) -> str:
         drawn = drawing(make(library, query))
         if drawn is None:
@@ -85,6 +95,6 @@ def _drawn(make: Callable[[RunLibrary, QueryParams], Shown], drawing: Callable[[
 
 FILES: dict[str, dict[str, Content]] = {
     "matrix": {"csv": _matrix_csv, "svg": _matrix_svg},
-    "trend": {"csv": _table(TREND, trend), "svg": _drawn(trend, draw_trend)},
-    "scatter": {"csv": _table(SCATTER, scatter), "svg": _drawn(scatter, draw_scatter)},
+    "trend": {"csv": _table(TrendPoint, trend), "svg": _drawn(trend, draw_trend)},
+    "scatter": {"csv": _table(ScatterPoint, scatter), "svg": _drawn(scatter, draw_scatter)},
 }

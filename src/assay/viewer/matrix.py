@@ -1,7 +1,5 @@
 """Many runs at once: runs × tasks with intervals, the best of each task; as a page, CSV and SVG."""
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,12 +10,11 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from starlette.datastructures import QueryParams
 
+from assay.config.record_json import keys
 from assay.number_text import format_short
-from assay.records import JSONDict
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, RunEntry
 from assay.results import Row
-from assay.safe_text import spreadsheet_text
 from assay.score_keys import ScoreKey, spellings
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for
@@ -28,8 +25,6 @@ MAX_RUNS, MAX_TASKS = 500, 400
 FEW_RUNS = 8
 """Up to so many runs are the columns; of more, each is a row."""
 SORTS = ("created", "name", "model", "step")
-LONG = ("run", "model", "created", "step", "status", "task", "metric", "filter", "value", "low", "high", "stderr", "n", "failed",
-        "higher_is_better", "best", "other_documents")  # fmt: skip
 
 
 class TaskKey(NamedTuple):
@@ -47,6 +42,23 @@ class TaskKey(NamedTuple):
     @property
     def label(self) -> str:
         return self.metric if self.filter == "none" else f"{self.metric} ({self.filter})"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixNumber:
+    """A number of a run; `best` where no other run is clearly better, `other_documents` where most runs have others."""
+
+    run: str
+    model: str
+    created: float | None
+    step: int | None
+    status: str
+    row: Row = field(
+        metadata=keys("task=owner", "metric", "filter", "value=estimate.value", "low=estimate.low", "high=estimate.high",
+                      "stderr=estimate.stderr", "n=estimate.n", "failed", "higher_is_better")
+    )  # fmt: skip
+    best: bool
+    other_documents: bool
 
 
 @dataclass(frozen=True)
@@ -292,31 +304,18 @@ def _run_cell(entry: RunEntry) -> str:
 # ---- files
 
 
-def matrix_rows(matrix: Matrix) -> Iterator[JSONDict]:
+def matrix_numbers(matrix: Matrix) -> Iterator[MatrixNumber]:
     """One record for each number."""
     for entry in matrix.entries:
         for key in matrix.keys:
             row = matrix.cell(entry.name, key)
             if row is None:
                 continue
-            number = row.estimate
-            values = (
-                entry.name, entry.head.model, entry.head.created, entry.step, entry.head.status, *key, number.value,
-                number.low, number.high, number.stderr, number.n, row.failed, row.higher_is_better,
-                entry.name in matrix.best[key], (entry.name, key.task) in matrix.other_data,
-            )  # fmt: skip
-            yield dict(zip(LONG, values, strict=True))
-
-
-def as_csv(columns: Sequence[str], records: Iterator[JSONDict] | Sequence[JSONDict]) -> str:
-    """Records as CSV; texts that a spreadsheet would take for a formula are marked."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    for record in records:
-        values = (record[column] for column in columns)
-        writer.writerow([spreadsheet_text(value) if isinstance(value, str) else value for value in values])
-    return out.getvalue()
+            is_best, has_other_data = entry.name in matrix.best[key], (entry.name, key.task) in matrix.other_data
+            head = entry.head
+            yield MatrixNumber(
+                entry.name, head.model, head.created, entry.step, head.status, row, is_best, has_other_data
+            )
 
 
 CELL, LINE = 92.0, 20.0

@@ -18,7 +18,7 @@ from assay.runs.live import newest_samples
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.runs.samples.turns import question_of
-from assay.score_keys import ScoreKey, is_row_name
+from assay.score_keys import ScoreKey
 from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, more_columns, score_slices, value_count
 from assay.viewer.library import RunLibrary
@@ -26,7 +26,7 @@ from assay.viewer.prices import node_prices
 from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, page_number, read_query, url_for
 from assay.viewer.run_filter import RunFilter
 from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
-from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
+from assay.viewer.samples import Database, Samples, SamplesPage, choose_metric
 from assay.viewer.task_charts import MAX_COUNTED, task_charts
 from assay.viewer.trajectory import judge_questions
 from assay.viewer.verdicts import label_lines, verdict_views
@@ -160,10 +160,8 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "most_counted": MAX_COUNTED,
         "slice_table": parts,
         "more_columns": more_columns(samples),
-        "slices": draw_part(
-            slices_panel(parts, ScoreKey.parse(samples.metric)), f"{samples.metric} by {sample_query.slice}"
-        )
-        if parts
+        "slices": draw_part(slices_panel(parts, samples.metric), f"{samples.metric} by {sample_query.slice}")
+        if parts and samples.metric is not None
         else None,
         "brief": brief,
         **_shown_columns(page, samples),
@@ -198,9 +196,9 @@ def _shown_columns(page: SamplesPage, samples: Samples) -> Page:
     """Choose the columns of a list of samples; those empty in every sample are left out."""
     stored = [row.scores for row in page.rows]
     more = [
-        name
-        for name in dict.fromkeys(name for scores in stored for name in scores if is_row_name(name))
-        if name not in samples.scores and any(sample_scores(scores, [name]) != [None] for scores in stored)
+        key
+        for key in dict.fromkeys(key for scores in stored for key in scores)
+        if key not in samples.scores and any(sample_scores(scores, [key]) != [None] for scores in stored)
     ]
     return {
         "can_be_wrong": samples.metric in samples.scores,
@@ -335,7 +333,7 @@ def find_task(run: RunSummary, name: str) -> str:
     return name
 
 
-def open_samples(run: RunSummary, task: str, database: Database, metric: str = "") -> Samples | None:
+def open_samples(run: RunSummary, task: str, database: Database, metric: ScoreKey | None = None) -> Samples | None:
     """Open the samples of a task, where they are complete, else the newest of a task in progress; `metric`, if not the main one,
     decides right, wrong and the order."""
     whole = run.sample_file(task)
@@ -344,12 +342,14 @@ def open_samples(run: RunSummary, task: str, database: Database, metric: str = "
         return None
     stored = database.samples(file)
     line = run.line(task)
-    better = {str(number.key): number.higher_is_better for number in line.numbers} if line is not None else {}
-    main = {str(line.main.key): line.main.higher_is_better} if line is not None and line.main is not None else {}
-    chosen = {metric: better.get(metric)} if metric else {}
-    column, more_is_better = score_columns(stored.names, {**chosen, **main, **better})
-    scales = {str(number.key): number.estimate.scale for number in line.numbers} if line is not None else {}
-    return Samples(database, stored, column, more_is_better, scales.get(column), is_live=whole is None)
+    better = {number.key: number.higher_is_better for number in line.numbers} if line is not None else {}
+    main = {line.main.key: line.main.higher_is_better} if line is not None and line.main is not None else {}
+    chosen = {metric: better.get(metric)} if metric is not None else {}
+    key, more_is_better = choose_metric(stored.score_keys, {**chosen, **main, **better})
+    scales = {number.key: number.estimate.scale for number in line.numbers} if line is not None else {}
+    return Samples(
+        database, stored, key, more_is_better, scales.get(key) if key is not None else None, is_live=whole is None
+    )
 
 
 def newest_file(run: RunSummary, task: str, database: Database) -> SampleFile | None:
@@ -367,7 +367,7 @@ def _without_condition(sample_query: SampleQuery, number: int) -> list[tuple[str
     ).parameters
 
 
-def task_url(run: str, task: str, sample_query: SampleQuery, **changes: str | int | bool) -> str:
+def task_url(run: str, task: str, sample_query: SampleQuery, **changes: str | int | bool | ScoreKey) -> str:
     """The URL of a task's page with a changed query; `without` is the index of a condition to remove."""
     without = changes.pop("without", None)
     parameters = (

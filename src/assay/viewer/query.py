@@ -7,6 +7,8 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
+from assay.score_keys import ScoreKey
+
 OPERATORS = {
     "eq": "is",
     "ne": "is not",
@@ -43,7 +45,7 @@ class SampleQuery:
     descending: bool = False
     page: int = 1
     slice: str = ""
-    metric: str = ""
+    metric: ScoreKey | None = None
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -56,13 +58,13 @@ class SampleQuery:
             "desc": "1" if self.descending else "",
             "page": str(self.page) if self.page > 1 else "",
             "slice": self.slice,
-            "metric": self.metric,
+            "metric": str(self.metric) if self.metric is not None else "",
         }
         return [(key, value) for key, value in plain.items() if value] + [
             ("f", str(condition)) for condition in self.conditions
         ]
 
-    def replace(self, **changes: str | int | bool | tuple[Condition, ...]) -> "SampleQuery":
+    def replace(self, **changes: str | int | bool | ScoreKey | tuple[Condition, ...]) -> "SampleQuery":
         """Return the query with some fields changed, at its first page."""
         return replace(self, **{"page": 1, **changes})  # type: ignore[arg-type]  # its own fields
 
@@ -79,7 +81,7 @@ def read_query(query: QueryParams) -> SampleQuery:
         query.get("desc") == "1",
         page_number(query),
         query.get("slice", "")[:200],
-        query.get("metric", "")[:200],
+        ScoreKey.parse(metric) if (metric := query.get("metric", "")[:200]) else None,
     )
 
 

@@ -18,7 +18,7 @@ from assay.redaction import redacted, redacted_text
 from assay.report.charts import Span
 from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import ChatPrompt, ChatTurn, chat_prompt
-from assay.score_keys import ScoreKey
+from assay.score_keys import REPEATS, ScoreKey, join_scores
 from assay.statistics.softmax import softmax
 from assay.viewer.trajectory import Step, judge_questions, nodes_of_responses, spans_of, steps_of
 
@@ -28,7 +28,7 @@ StoredReply = JSONObject
 """A response as the run stored it."""
 StoredAnswers = Mapping[str, Answers]
 """The answers of each filter."""
-StoredScores = Mapping[str, MetricValue]
+StoredScores = Mapping[ScoreKey, MetricValue]
 """The values of a document by row."""
 MAX_WORDS = 4000
 """Words of a text that are compared; the rest is shown as it is."""
@@ -197,7 +197,7 @@ def sample_view(
         target_of(row),
         _replies(row, texts),
         _filtered(row.answers, config) if texts else (),
-        _scores(row.scores, better),
+        _scores(row, better),
         choice_views(row) if not texts else (),
         [_response_view(str(reply["verdict"]), reply) for reply in replies[own:] if "verdict" in reply],
         steps_of(row, prices),
@@ -320,11 +320,11 @@ def _step(step: TaskSettings) -> str:
     )
 
 
-def _scores(scores: StoredScores, better: Mapping[str, bool | None]) -> list[tuple[str, str, str, bool | None]]:
+def _scores(row: StoredSample, better: Mapping[str, bool | None]) -> list[tuple[str, str, str, bool | None]]:
     """Metric, filter, value, and whether it is 0 or less in a higher-is-better metric (None where that is unknown)."""
     views = []
-    for written, value in scores.items():
-        metric, name = ScoreKey.parse(written)
+    of_repeats = {ScoreKey(key.metric, key.filter + REPEATS): values for key, values in row.repeats.items()}
+    for (metric, name), value in {**row.scores, **of_repeats}.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         bad = value <= 0 if number and better.get(metric) else None
         own = sample_score(metric, value)
@@ -379,6 +379,8 @@ def stored_columns(row: StoredSample) -> dict[str, str]:
         "requests": redacted([_request_fields(each) for each in row.requests], texts=False),
         "replies": [_redacted_reply(reply) for reply in row.replies] if row.replies is not None else None,
         "failed": redacted_text(row.failed) if row.failed else None,
+        "scores": join_scores(row.scores, row.repeats),
+        "repeats": None,
         "failures": {str(key): redacted_text(reason) for key, reason in row.failures.items()} or None,
         "audit": [*row.audit] or None,
     }
@@ -466,9 +468,9 @@ def sample_score(metric: str, value: AnyJSON) -> float | None:
     return math.exp(nats) if nats < math.log(MAX_SCORE) else None
 
 
-def sample_scores(scores: StoredScores, names: Sequence[str]) -> list[float | None]:
-    """The scores of a sample under these names (metric and filter)."""
-    return [sample_score(ScoreKey.parse(name).metric, scores.get(name)) for name in names]
+def sample_scores(scores: StoredScores, keys: Sequence[ScoreKey]) -> list[float | None]:
+    """The scores of a sample under these keys."""
+    return [sample_score(key.metric, scores.get(key)) for key in keys]
 
 
 def _all_finite(values: Sequence[float]) -> bool:

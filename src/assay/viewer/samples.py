@@ -14,6 +14,7 @@ from assay.config.source import digest
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.schema import Array, FileMetadata
+from assay.score_keys import ScoreKey
 from assay.statistics.influence import Bounds
 from assay.viewer.query import PAGE, Condition, SampleQuery
 from assay.viewer.sample_page import parse_json
@@ -151,14 +152,14 @@ class SamplesPage(NamedTuple):
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a task. `metric` is the column that distinguishes wrong from right, `is_more_better` its direction."""
+    """The samples of a task. `metric` is the score that distinguishes wrong from right, `is_more_better` its direction."""
 
     database: Database
     stored: SampleFile
-    metric: str
+    metric: ScoreKey | None
     is_more_better: bool
     scale: Bounds | None = None
-    """The least and the greatest score of that column, where they are known."""
+    """The least and the greatest value of that score, where they are known."""
     is_live: bool = False
     """Whether they are the newest samples of a task in progress: then the newest comes first."""
 
@@ -177,13 +178,13 @@ class Samples:
         return self.stored.names
 
     @property
-    def scores(self) -> list[str]:
-        """The columns of scores."""
-        return [name for name in self.columns if "," in name]
+    def scores(self) -> list[ScoreKey]:
+        """The scores that have a column."""
+        return self.stored.score_keys
 
     def values(self, row: StoredSample) -> list[float | None]:
         """The scores of a sample, column by column."""
-        return [value if isinstance(value := row.scores.get(name), int | float) else None for name in self.scores]
+        return [value if isinstance(value := row.scores.get(key), int | float) else None for key in self.scores]
 
     def page(self, sample_query: SampleQuery) -> SamplesPage:
         """Return one page of the matching samples, the worst first by default."""
@@ -265,11 +266,12 @@ class Samples:
             return f"doc_id {'desc' if sample_query.descending else 'asc'}"
         if self.is_live and not sample_query.sort:
             return "file_row_number desc"
-        column = sample_query.sort if sample_query.sort in self.scores else self.metric
-        if column not in self.scores:
+        chosen = ScoreKey.parse(sample_query.sort)
+        key = chosen if chosen in self.scores else self.metric
+        if key not in self.scores:
             return "file_row_number"
-        ascending = (self.is_more_better if column == self.metric else True) is not sample_query.descending
-        return f"{quoted(column)} {'asc' if ascending else 'desc'} nulls last, file_row_number"
+        ascending = (self.is_more_better if key == self.metric else True) is not sample_query.descending
+        return f"{quoted(str(key))} {'asc' if ascending else 'desc'} nulls last, file_row_number"
 
     def _where(self, sample_query: SampleQuery) -> tuple[str, list[SqlValue]]:
         """The where clause of a query, and its parameters; texts are searched apart."""
@@ -290,7 +292,8 @@ class Samples:
 
     def _is_right(self) -> str:
         """Above 0, as in `assay samples --wrong`; for lower-is-better metrics, 0 or less."""
-        return f"{quoted(self.metric)} > 0" if self.is_more_better else f"{quoted(self.metric)} <= 0"
+        column = quoted(str(self.metric))
+        return f"{column} > 0" if self.is_more_better else f"{column} <= 0"
 
     def _condition(self, condition: Condition) -> tuple[str, list[SqlValue]]:
         term, own = self.term(condition.column)
@@ -317,8 +320,8 @@ class Samples:
             kinds = [kind for kind in ("text", "json", "value") if f"answers.values.{kind}" in self.stored.leaves]
             terms = [f"cast({first}.{kind} as varchar)" for kind in kinds]
             return f"coalesce({', '.join([*terms, 'null'])})", [name] * len(terms)
-        if kind == "score" and name in self.scores:
-            return quoted(name), []
+        if kind == "score" and (key := ScoreKey.parse(name)) in self.scores:
+            return quoted(str(key)), []
         return (quoted(column) if column in ("target", "audit", "failed", "doc_id", "prompt") else "null"), []
 
     def document_columns(self) -> list[str]:
@@ -339,13 +342,12 @@ NUMBER = "cast(file_row_number as integer)"
 SOURCE = "read_parquet(?, file_row_number = true)"
 
 
-def score_columns(columns: Sequence[str], main: Mapping[str, bool | None]) -> tuple[str, bool]:
-    """The column that distinguishes wrong from right, and whether higher is better: the first main metric that is stored."""
-    for name, better in main.items():
-        if name in columns:
-            return name, better is not False
-    first = next((name for name in columns if "," in name), "")
-    return first, True
+def choose_metric(scores: Sequence[ScoreKey], main: Mapping[ScoreKey, bool | None]) -> tuple[ScoreKey | None, bool]:
+    """The score that distinguishes wrong from right, and whether higher is better: the first main metric that is stored."""
+    for key, better in main.items():
+        if key in scores:
+            return key, better is not False
+    return (scores[0] if scores else None), True
 
 
 def _same(term: str, own: Sequence[SqlValue], value: str) -> tuple[str, list[SqlValue]]:

@@ -23,7 +23,6 @@ from assay.report.charts import (
     reliability_points,
 )
 from assay.report.drawing import Drawing
-from assay.score_keys import ScoreKey
 from assay.statistics.calibration import BINS, CurvePoint
 from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import SHARE
@@ -98,7 +97,7 @@ def _first(most: int | None) -> str:
 
 
 def _score(samples: Samples) -> str:
-    return quoted(samples.metric)
+    return quoted(str(samples.metric))
 
 
 def _is_scored(samples: Samples) -> str:
@@ -179,7 +178,7 @@ def margin_card(samples: Samples, most: int | None = None) -> ChartCard | None:
 
 def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     """The mean score by length of the answer, in tenths of the samples."""
-    if "responses.text" not in samples.stored.leaves or samples.metric not in samples.scores:
+    if "responses.text" not in samples.stored.leaves or samples.metric is None or samples.metric not in samples.scores:
         return None
     name = _score(samples)
     each = f"select len(responses[1][1].text) as size, {name} as score from {SOURCE} where {_first(most)} and {_is_scored(samples)}"
@@ -198,7 +197,7 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
         table.append((name, f"{value:.4f}", _interval(*ends), f"{part.n:,}"))
     panel = Panel(
         "",
-        f"{ScoreKey.parse(samples.metric).metric}, 95 % interval",
+        f"{samples.metric.metric}, 95 % interval",
         [Series("", points)],
         at_label="characters of the answer",
     )
@@ -215,14 +214,17 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
 
 def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     """The chance that at least one of k answers is right, from the scores of repeats."""
-    if "other_scores.repeat" not in samples.stored.leaves or samples.metric not in samples.scores:
+    if (
+        "other_scores.repeat" not in samples.stored.leaves
+        or samples.metric is None
+        or samples.metric not in samples.scores
+    ):
         return None
-    key = ScoreKey.parse(samples.metric)
     own = "list_filter(other_scores, lambda s: s.metric = ? and s.filter = ? and s.repeat is not null and s.value is not null)"
     each = f"select list_transform({own}, lambda s: s.value) as v from {SOURCE} where {_first(most)} and failed is null"
     whole = "len(list_filter(v, lambda x: x not in (0, 1))) = 0"
     query = f"select len(v), cast(list_sum(v) as integer), count(*), bool_and({whole}) from ({each}) where len(v) > 1 group by 1, 2"
-    counted = samples.database.rows(query, [key.metric, key.filter, samples.file])
+    counted = samples.database.rows(query, [*samples.metric, samples.file])
     if not counted or not all(is_whole for *_, is_whole in counted):
         return None
     most = max(n for n, *_ in counted)
@@ -245,7 +247,7 @@ def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | Non
 
 def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> ChartCard | None:
     """The scores of the same documents in two runs: how many have each pair of scores."""
-    if first.metric not in first.scores or first.metric not in second.scores:
+    if first.metric is None or not (first.metric in first.scores and first.metric in second.scores):
         return None
     name = _score(first)
     a, b = (f"select doc_id, {name} as score from {SOURCE} where isfinite({name})" for _ in "ab")
@@ -268,7 +270,7 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
     ]  # fmt: skip
     limits = (min(low, 0.0), max(high, 1.0)) if first.scale in (None, SHARE) and low >= 0 and high <= 1 else (low, high)
     series = [Series("", [point]) for point in points]
-    panel = Panel("", f"{ScoreKey.parse(first.metric).metric} in {names[1]}", series, diagonal=limits == SHARE,
+    panel = Panel("", f"{first.metric.metric} in {names[1]}", series, diagonal=limits == SHARE,
                   at_label=f"in {names[0]}", limits=limits, whole=True, at_limits=limits)  # fmt: skip
     above, below = (sum(n for a, b, n in rows if is_there(a, b)) for is_there in (_is_less, _is_more))
     about = (

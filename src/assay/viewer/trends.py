@@ -2,39 +2,73 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
 from starlette.datastructures import QueryParams
 
+from assay.config.record_json import json_keys, json_values, keys
 from assay.number_text import format_short
-from assay.records import JSONDict
 from assay.report.charts import Chart, Panel, Point, Series, draw
 from assay.report.drawing import Drawing
 from assay.report.index import RunEntry
 from assay.report.pictures import date_ticks
-from assay.results import Row
+from assay.results import Estimate, Row
 from assay.score_keys import ScoreKey
 from assay.viewer.library import RunLibrary
 from assay.viewer.matrix import Matrix, TaskKey, build_matrix
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
 
-MAX_RUNS, MAX_LINES, MAX_PAIRED = 2000, 12, 40
-"""Runs of a chart, models that have separate lines, and rows among which a scatter looks for two."""
-TREND = ("run", "model", "at", "created", "step", "task", "metric", "filter", "value", "low", "high", "n")
-SCATTER = ("run", "model", "created", "step", "x", "x_low", "x_high", "y", "y_low", "y_high")
+MAX_RUNS, MAX_LINES, MAX_PAIRED, MAX_LISTED = 2000, 12, 40, 200
+"""Runs of a chart, models that have separate lines, rows among which a scatter looks for two, and lines of the table below it."""
 
 
 @dataclass(frozen=True)
-class Shown:
+class TrendPoint:
+    """A number of a run; `at` is its time, or its training step."""
+
+    run: str
+    model: str
+    at: float
+    created: float | None
+    step: int | None
+    row: Row = field(
+        metadata=keys("task=owner", "metric", "filter", "value=estimate.value", "low=estimate.low", "high=estimate.high",
+                      "n=estimate.n")
+    )  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        number = self.row.estimate
+        ends = f" ({format_short(number.low, 3)} … {format_short(number.high, 3)})" if number.low is not None else ""
+        return f"{self.run}: {format_short(number.value, 3)}{ends}, n {number.n:,}"
+
+
+@dataclass(frozen=True)
+class ScatterPoint:
+    """Two numbers of a run."""
+
+    run: str
+    model: str
+    created: float | None
+    step: int | None
+    x: Estimate = field(metadata=keys("x=value", "x_low=low", "x_high=high"))
+    y: Estimate = field(metadata=keys("y=value", "y_low=low", "y_high=high"))
+
+
+P = TypeVar("P", TrendPoint, ScatterPoint)
+
+
+@dataclass(frozen=True)
+class Shown(Generic[P]):
     """The numbers of a chart, and what it can be switched to."""
 
     matrix: Matrix
     keys: Sequence[TaskKey]
     """The chosen rows: one of a trend, two of a scatter; fewer where there is no such row."""
     over: Literal["date", "step"] = "date"
-    records: Sequence[JSONDict] = ()
+    points: Sequence[P] = ()
 
 
 def _numbers(library: RunLibrary, query: QueryParams) -> Matrix:
@@ -60,7 +94,7 @@ def final_runs(matrix: Matrix) -> list[RunEntry]:
     return [each for each in matrix.entries if each.name not in matrix.running]
 
 
-def trend(library: RunLibrary, query: QueryParams) -> Shown:
+def trend(library: RunLibrary, query: QueryParams) -> Shown[TrendPoint]:
     """The numbers of a row, by date or by training step: by step where each run has one."""
     matrix = _numbers(library, query)
     key = _chosen(matrix, _row_text(query), 0)
@@ -68,11 +102,13 @@ def trend(library: RunLibrary, query: QueryParams) -> Shown:
     steps = {each.step for each in entries}
     by_step = query.get("over") == "step" or (query.get("over") != "date" and None not in steps and len(steps) > 1)
     placed = [(each.step if by_step else each.head.created, each) for each in entries]
-    records = [
-        _trend_record(at, each, key, matrix.column(key)[each.name]) for at, each in placed if at is not None and key
+    points = [
+        TrendPoint(entry.name, entry.head.model, at, entry.head.created, entry.step, matrix.column(key)[entry.name])
+        for at, entry in placed
+        if at is not None and key
     ]
-    records.sort(key=lambda record: (record["model"], record["at"]))
-    return Shown(matrix, [key] if key is not None else [], "step" if by_step else "date", records)
+    points.sort(key=lambda point: (point.model, point.at))
+    return Shown(matrix, [key] if key is not None else [], "step" if by_step else "date", points)
 
 
 def _row_text(query: QueryParams) -> str:
@@ -80,41 +116,29 @@ def _row_text(query: QueryParams) -> str:
     task, metric = query.get("task", ""), query.get("metric", "")
     if query.get("row") or not task or not metric:
         return query.get("row") or task
-    key = ScoreKey.parse(metric if "," in metric else f"{metric},none")
+    key = ScoreKey.parse(metric)
     return TaskKey(task, *key).text
 
 
-def _trend_record(at: float, entry: RunEntry, key: TaskKey, row: Row) -> JSONDict:
-    values = (
-        entry.name,
-        entry.head.model,
-        at,
-        entry.head.created,
-        entry.step,
-        *key,
-        row.estimate.value,
-        row.estimate.low,
-        row.estimate.high,
-        row.estimate.n,
-    )
-    return dict(zip(TREND, values, strict=True))
-
-
-def draw_trend(shown: Shown) -> Drawing | None:
+def draw_trend(shown: Shown[TrendPoint]) -> Drawing | None:
     """A line and a band for each model; of checkpoints, which are a model each, one for all."""
-    if not shown.records:
+    if not shown.points:
         return None
-    models = list(dict.fromkeys(record["model"] for record in shown.records))
-    is_one = shown.over == "step" or len(models) == len(shown.records) or len(models) > MAX_LINES
+    models = list(dict.fromkeys(point.model for point in shown.points))
+    is_one = shown.over == "step" or len(models) == len(shown.points) or len(models) > MAX_LINES
     names = [""] if is_one else models
     series = []
     for number, name in enumerate(names):
-        own = sorted((each for each in shown.records if is_one or each["model"] == name), key=lambda each: each["at"])
-        points = [Point(each["at"], each["value"], each["low"], each["high"], _title(each)) for each in own]
+        line = sorted((point for point in shown.points if is_one or point.model == name), key=lambda point: point.at)
+        numbers = [point.row.estimate for point in line]
+        points = [
+            Point(point.at, float(number), number.low, number.high, point.title)
+            for point, number in zip(line, numbers, strict=True)
+        ]
         series.append(Series(name, points, number, band=True))
-    key, column = shown.keys[0], shown.matrix.column(shown.keys[0])
-    is_share = all(column[record["run"]].estimate.is_share for record in shown.records)
-    places = [record["at"] for record in shown.records]
+    key = shown.keys[0]
+    is_share = all(point.row.estimate.is_share for point in shown.points)
+    places = [point.at for point in shown.points]
     pad = (max(places) - min(places)) * 0.04 or 0.5
     across = ("training step", None) if shown.over == "step" else ("date (UTC)", date_ticks)
     panel = Panel(
@@ -124,14 +148,7 @@ def draw_trend(shown: Shown) -> Drawing | None:
     return draw(Chart(f"{key.task} over {'training steps' if shown.over == 'step' else 'time'}", [panel], names))
 
 
-def _title(record: JSONDict) -> str:
-    ends = (
-        f" ({format_short(record['low'], 3)} … {format_short(record['high'], 3)})" if record["low"] is not None else ""
-    )
-    return f"{record['run']}: {format_short(record['value'], 3)}{ends}, n {record['n']:,}"
-
-
-def scatter(library: RunLibrary, query: QueryParams) -> Shown:
+def scatter(library: RunLibrary, query: QueryParams) -> Shown[ScatterPoint]:
     """Two rows of each run that has both."""
     matrix = _numbers(library, query)
     first, second = _most_shared(matrix)
@@ -139,24 +156,13 @@ def scatter(library: RunLibrary, query: QueryParams) -> Shown:
     keys = [key for key in chosen if key is not None]
     if len(keys) < 2:
         return Shown(matrix, keys)
-    records = []
+    points = []
     for entry in final_runs(matrix):
         x, y = (matrix.cell(entry.name, key) for key in keys)
         if x is not None and y is not None and _finite(x) and _finite(y):
-            values = (
-                entry.name,
-                entry.head.model,
-                entry.head.created,
-                entry.step,
-                x.estimate.value,
-                x.estimate.low,
-                x.estimate.high,
-                y.estimate.value,
-                y.estimate.low,
-                y.estimate.high,
-            )
-            records.append(dict(zip(SCATTER, values, strict=True)))
-    return Shown(matrix, keys, records=records)
+            head = entry.head
+            points.append(ScatterPoint(entry.name, head.model, head.created, entry.step, x.estimate, y.estimate))
+    return Shown(matrix, keys, points=points)
 
 
 def _most_shared(matrix: Matrix) -> tuple[int, int]:
@@ -169,30 +175,31 @@ def _most_shared(matrix: Matrix) -> tuple[int, int]:
     return -at, -other
 
 
-def draw_scatter(shown: Shown) -> Drawing | None:
+def draw_scatter(shown: Shown[ScatterPoint]) -> Drawing | None:
     """A cross of two intervals for each run, a color for each model."""
-    if not shown.records:
+    if not shown.points:
         return None
-    models = list(dict.fromkeys(record["model"] for record in shown.records))
+    models = list(dict.fromkeys(point.model for point in shown.points))
     names = models if len(models) <= MAX_LINES else [""]
     series = []
     for number, name in enumerate(names):
-        own = [each for each in shown.records if len(names) == 1 or each["model"] == name]
         points = [
             Point(
-                each["x"],
-                each["y"],
-                each["y_low"],
-                each["y_high"],
-                f"{each['run']}: {format_short(each['x'], 3)}, {format_short(each['y'], 3)}",
+                float(point.x),
+                float(point.y),
+                point.y.low,
+                point.y.high,
+                f"{point.run}: {format_short(point.x.value, 3)}, {format_short(point.y.value, 3)}",
                 0.4,
-                at_low=each["x_low"],
-                at_high=each["x_high"],
+                at_low=point.x.low,
+                at_high=point.x.high,
             )
-            for each in own
+            for point in shown.points
+            if len(names) == 1 or point.model == name
         ]
         series.append(Series(name, points, number, line=False))
-    ends = [end for each in shown.records for end in (each["x"], each["x_low"], each["x_high"]) if end is not None]
+    numbers = [point.x for point in shown.points]
+    ends = [end for x in numbers for end in (x.value, x.low, x.high) if end is not None]
     pad = (max(ends) - min(ends)) * 0.04 or 0.5
     x, y = (f"{key.task}: {key.label}" for key in shown.keys)
     panel = Panel("", y, series, at_label=x, at_limits=(min(ends) - pad, max(ends) + pad))
@@ -202,18 +209,25 @@ def draw_scatter(shown: Shown) -> Drawing | None:
 def trend_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     """The content of the page of a trend."""
     shown = trend(library, query)
-    return {**_page(library, query, shown, "trend", draw_trend(shown)), "over": shown.over, "columns": TREND}
+    return {
+        **_page(library, query, shown, "trend", draw_trend(shown)),
+        "over": shown.over,
+        "columns": json_keys(TrendPoint),
+    }
 
 
 def scatter_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     """The content of the page of a scatter plot."""
     shown = scatter(library, query)
-    return {**_page(library, query, shown, "scatter", draw_scatter(shown)), "columns": SCATTER}
+    return {**_page(library, query, shown, "scatter", draw_scatter(shown)), "columns": json_keys(ScatterPoint)}
 
 
-def _page(library: RunLibrary, query: QueryParams, shown: Shown, name: str, drawing: Drawing | None) -> dict[str, Any]:
+def _page(
+    library: RunLibrary, query: QueryParams, shown: Shown[P], name: str, drawing: Drawing | None
+) -> dict[str, Any]:
     return {
         "name": name, "shown": shown, "release": shown.matrix.release,
+        "records": [json_values(point) for point in shown.points[:MAX_LISTED]],
         "drawing": drawing,
         "rows": list(dict.fromkeys([*shown.matrix.keys, *shown.matrix.written]))[:500],
         "chosen": RunFilter.of(QueryParams([pair for pair in query.multi_items() if pair[0] != "task"])),

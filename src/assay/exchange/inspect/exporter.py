@@ -25,6 +25,8 @@ ASSAY_KEY = "assay"
 """Where a log keeps what is ours: in its metadata that of the task, in the store of a sample's first epoch the sample."""
 
 
+BY_ROW = ("scores", "repeats", "failures")
+"""Columns that are lists of metric, filter and value in a log."""
 FLOAT = "$float"
 """The key of a number that JSON has no word for."""
 
@@ -390,8 +392,8 @@ def _finite(value: float) -> float | None:
 
 def marked_sample(row: StoredSample) -> JSONDict:
     """A row as our logs keep it."""
-    failures = [[*key, reason] for key, reason in row.failures.items()]
-    marked: dict[str, Any] = orjson.loads(orjson.dumps(_marked({**row._asdict(), "failures": failures})))
+    by_row = {name: [[*key, value] for key, value in getattr(row, name).items()] for name in BY_ROW}
+    marked: dict[str, Any] = orjson.loads(orjson.dumps(_marked({**row._asdict(), **by_row})))
     return marked
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from assay.exchange.imported import ImportedRun, ImportedTask, ReportedValue, is_number
-from assay.exchange.inspect.exporter import ASSAY_KEY, FLOAT, scorer_name, scores_of
+from assay.exchange.inspect.exporter import ASSAY_KEY, BY_ROW, FLOAT, scorer_name, scores_of
 from assay.exchange.inspect.log_file import InspectLog, read_log
 from assay.records import AnyJSON, FilterScores, Generate, JSONDict, JSONObject, Request, Sample
 from assay.redaction import redacted, redacted_text
@@ -304,7 +304,9 @@ def unmarked_sample(stored: JSONObject) -> StoredSample:
         "requests": [StoredRequest(*each) for each in values["requests"]],
         "responses": [[_likelihood_pair(each) for each in items] for items in values["responses"]],
         "answers": {name: [_likelihood_pair(each) for each in items] for name, items in values["answers"].items()},
-        "failures": {ScoreKey(metric, name): reason for metric, name, reason in values["failures"]},
+    }
+    own |= {
+        name: {ScoreKey(metric, filter_name): value for metric, filter_name, value in values[name]} for name in BY_ROW
     }
     return StoredSample(**{**values, **own})
 

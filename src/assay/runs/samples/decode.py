@@ -16,15 +16,16 @@ from assay.runs.samples.schema import (
     arrow_type,
     is_subtype,
     list_buffers,
-    row_names,
+    score_keys,
 )
 from assay.runs.samples.writer import conversation_text, ordered
-from assay.score_keys import REPEATS, ScoreKey
+from assay.score_keys import ScoreKey, is_joined
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "requests"),
     "replies": ("responses", "verdicts", "trace", "noticed", "tool_calls", "state"),
     "scores": ("other_scores",),
+    "repeats": ("other_scores",),
 }  # fmt: skip
 """The columns that a field of a row is made of, where it is not the one of its name; scores have also one for each row."""
 PRESENT = frozenset(("doc_id", "kind", "doc", "target", "prefix", "prompt", "requests", "responses", "answers"))
@@ -32,11 +33,11 @@ PRESENT = frozenset(("doc_id", "kind", "doc", "target", "prefix", "prompt", "req
 JSON_TEXTS = ("doc", "target", "gold")
 
 
-def columns_of(names: Sequence[str], fields: Sequence[str]) -> list[str]:
-    """The columns, of those that a file has, that some fields of rows are made of; a score is named by its column."""
-    needed = {column for field in fields for column in NEEDS.get(field, (field,))}
+def columns_of(names: Sequence[str], fields: Sequence[str | ScoreKey]) -> list[str]:
+    """The columns, of those that a file has, that some fields of rows or scores are made of."""
+    needed = {column for field in map(str, fields) for column in NEEDS.get(field, (field,))}
     has_scores = "scores" in fields
-    return [name for name in names if name in needed or (has_scores and "," in name)]
+    return [name for name in names if name in needed or (has_scores and is_joined(name))]
 
 
 def wrong_schema(schema: ArrowSchema) -> str:
@@ -51,32 +52,32 @@ def wrong_schema(schema: ArrowSchema) -> str:
 def _is_right(name: str, written: ArrowType) -> bool:
     from pyarrow import types
 
-    if "," in name:
+    if is_joined(name):
         return bool(types.is_floating(written) or types.is_integer(written))
     plain = written.value_type if types.is_dictionary(written) else written
     return name not in SCHEMA or is_subtype(plain, arrow_type(name))
 
 
-def fields_of(table: ArrowTable, names: Sequence[str]) -> dict[str, list[AnyJSON]]:
-    """Some fields of the rows of a table, or columns of scores, as lists. What is not as it should be is a ValueError."""
+def fields_of(table: ArrowTable, names: Sequence[str | ScoreKey]) -> dict[str | ScoreKey, list[AnyJSON]]:
+    """Some fields of the rows of a table, or scores that have a column, as lists. What is not as it should be is a ValueError."""
     arrays = {name: _whole(table.column(name)) for name in table.column_names}
     empty = sorted(name for name in PRESENT & arrays.keys() if arrays[name].null_count)
     if empty:
         raise ValueError(f"the column {empty[0]} is empty in some rows")
-    values: dict[str, list[Any]] = {}
+    values: dict[str | ScoreKey, list[Any]] = {}
     for name in names:
-        make = FIELDS.get(name)
+        make = None if isinstance(name, ScoreKey) else FIELDS.get(name)
         if make is not None:
             values[name] = make(arrays, table)
-        elif name in arrays:
-            values[name] = arrays[name].to_pylist()
+        elif str(name) in arrays:
+            values[name] = arrays[str(name)].to_pylist()
         elif name in StoredSample._fields:
             values[name] = [None] * table.num_rows
     return values
 
 
-def rows_of(table: ArrowTable) -> Iterator[StoredSample]:
-    """The rows of a table."""
+def decode_samples(table: ArrowTable) -> Iterator[StoredSample]:
+    """Decode the rows of a table."""
     fields = fields_of(table, StoredSample._fields)
     return map(StoredSample._make, zip(*(fields[name] for name in StoredSample._fields), strict=True))
 
@@ -99,7 +100,7 @@ def _texts_in(array: Array) -> Iterator[str]:
         yield from (text for text in _texts(array) if text is not None)
 
 
-def wrong_json(fields: Mapping[str, Sequence[AnyJSON]]) -> str:
+def wrong_json(fields: Mapping[str | ScoreKey, Sequence[AnyJSON]]) -> str:
     """Describe what is wrong with texts that must be JSON; empty where they are right. A column is parsed at once."""
     for name in JSON_TEXTS:
         texts = [each for each in dict.fromkeys(fields.get(name, ())) if each is not None]
@@ -326,39 +327,43 @@ def _answer_values(structs: Array) -> list[AnyJSON]:
     return [each if text is None else from_json(text) for each, text in zip(said, others.to_pylist(), strict=True)]
 
 
-def _scores(arrays: Arrays, table: ArrowTable) -> list[JSONDict]:
-    """By `metric,filter` the scores of each sample, in their order."""
-    names = row_names(table.schema)
-    columns = {name: arrays[name].to_pylist() for name in names if name in arrays}
+def _scores(arrays: Arrays, table: ArrowTable) -> list[dict[ScoreKey, AnyJSON]]:
+    """The scores of each sample, in their order."""
+    keys = score_keys(table.schema)
+    columns = {key: arrays[str(key)].to_pylist() for key in keys if str(key) in arrays}
+    numbers = [
+        {key: value for key, value in zip(columns, values, strict=True) if value is not None}
+        for values in _turned(columns.values(), table.num_rows)
+    ]
     if "other_scores" not in arrays:
-        return [
-            {name: value for name, value in zip(columns, values, strict=True) if value is not None}
-            for values in _turned(columns.values(), table.num_rows)
-        ]
+        return numbers
     scores = []
-    others = _lists(arrays["other_scores"], _other_scores, ())
-    for place, other in enumerate(others):
-        own: dict[str, Any] = {}
-        repeats: dict[str, list[Any]] = {}
-        for name, repeat, value in other:
-            if repeat is None:
-                own[name] = value
-            else:
-                repeats.setdefault(name + REPEATS, []).append(value)
-        numbers = {name: values[place] for name, values in columns.items() if values[place] is not None}
-        both = {**numbers, **own}
-        scores.append({**{name: both[name] for name in [*names, *own] if name in both}, **repeats})
+    for of_sample, others in zip(numbers, _lists(arrays["other_scores"], _other_scores, ()), strict=True):
+        own = {key: value for key, repeat, value in others if repeat is None}
+        both = {**of_sample, **own}
+        scores.append({key: both[key] for key in dict.fromkeys([*keys, *own]) if key in both})
     return scores
+
+
+def _repeats(arrays: Arrays, table: ArrowTable) -> list[dict[ScoreKey, list[AnyJSON]]]:
+    """The scores of the repeats of each sample, in their order."""
+    repeats: list[dict[ScoreKey, list[Any]]] = [{} for _ in range(table.num_rows)]
+    if "other_scores" in arrays:
+        for of_sample, others in zip(repeats, _lists(arrays["other_scores"], _other_scores, ()), strict=True):
+            for key, repeat, value in others:
+                if repeat is not None:
+                    of_sample.setdefault(key, []).append(value)
+    return repeats
 
 
 def _turned(columns: AnyJSON, size: int) -> AnyJSON:
     return zip(*columns, strict=True) if columns else [()] * size
 
 
-def _other_scores(structs: Array) -> list[tuple[str, int | None, AnyJSON]]:
+def _other_scores(structs: Array) -> list[tuple[ScoreKey, int | None, AnyJSON]]:
     columns = [_values(structs, name) for name in ("metric", "filter", "repeat", "value", "json")]
     return [
-        (str(ScoreKey(metric, name)), repeat, from_json(text) if text is not None else value)
+        (ScoreKey(metric, name), repeat, from_json(text) if text is not None else value)
         for metric, name, repeat, value, text in zip(*columns, strict=True)
     ]
 
@@ -385,5 +390,6 @@ FIELDS: dict[str, Callable[[Arrays, Any], list[Any]]] = {
     "replies": _replies,
     "answers": _answers,
     "scores": _scores,
+    "repeats": _repeats,
     "failures": _failures,
 }

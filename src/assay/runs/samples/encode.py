@@ -32,7 +32,7 @@ from assay.runs.samples.schema import (
     arrow_type,
     type_of,
 )
-from assay.score_keys import REPEATS, ScoreKey
+from assay.score_keys import ScoreKey
 
 
 def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
@@ -55,20 +55,19 @@ def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None
     return _with_required(arrays)
 
 
-def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[str]]:
-    """Build the columns of answers and scores, with numeric scores last; returns also the names of all rows of scores, in
-    their order."""
-    answers, scores, failed, failures, audit = _turned(rows, len(ScoreColumns._fields))
+def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[ScoreKey]]:
+    """Build the columns of answers and scores, with numeric scores last; returns also the keys of all scores, in their order."""
+    answers, scores, repeats, failed, failures, audit = _turned(rows, len(ScoreColumns._fields))
     kinds = dict.fromkeys(map(tuple, scores))  # of most tasks one
-    names = dict.fromkeys(name for kind in kinds for name in kind)
+    keys = dict.fromkeys(key for kind in kinds for key in kind)
     arrays: dict[str, Array] = {
         "answers": _answers(answers),
         "failed": text_array(failed),
         "failures": _unless_empty(_lists([[*each.items()] for each in failures], _failures)) if any(failures) else None,
         "audit": _lists(audit, text_array),
-        **_scores(scores, [*names]),
+        **_scores(scores, repeats, [*keys]),
     }
-    return _with_required(arrays), [name for name in names if not name.endswith(REPEATS)]
+    return _with_required(arrays), [*keys]
 
 
 def _with_required(columns: Mapping[str, Array | None]) -> dict[str, Array]:
@@ -410,32 +409,37 @@ def _failures(flat: Sequence[tuple[tuple[str, str], str]]) -> Array:
     return pa.StructArray.from_arrays([text_array(each) for each in columns], ["metric", "filter", "reason"])
 
 
-def _scores(column: Sequence[JSONObject], names: Sequence[str]) -> dict[str, Array | None]:
+def _scores(
+    column: Sequence[Mapping[ScoreKey, AnyJSON]],
+    repeats: Sequence[Mapping[ScoreKey, Sequence[AnyJSON]]],
+    keys: Sequence[ScoreKey],
+) -> dict[str, Array | None]:
     """A column for each row of scores that has numbers; and one of all scores that are something else."""
     arrays: dict[str, Array | None] = {}
-    are_all = not any(name.endswith(REPEATS) for name in names)
-    for name in names:
-        if name.endswith(REPEATS):
-            continue
-        values = [scores.get(name) for scores in column]
+    are_all = not any(repeats)
+    for key in keys:
+        values = [scores.get(key) for scores in column]
         if not {*map(type, values)} <= {float, type(None)}:
             numbers = [each if is_number(each) else None for each in values]
             are_all = are_all and numbers == values
             values = numbers
         if any(each is not None for each in values):
-            arrays[name] = float_array(values)
+            arrays[str(key)] = float_array(values)
     if not are_all:
-        arrays["other_scores"] = _lists([[*_others(scores)] for scores in column], _other_scores)
+        others = [[*_others(*of_sample)] for of_sample in zip(column, repeats, strict=True)]
+        arrays["other_scores"] = _lists(others, _other_scores)
     return arrays
 
 
-def _others(scores: JSONObject) -> Iterator[tuple[str, str, int | None, AnyJSON]]:
-    for name, value in scores.items():
-        row = ScoreKey.parse(name.removesuffix(REPEATS))
-        if name.endswith(REPEATS):
-            yield from ((*row, repeat, each) for repeat, each in enumerate(value))
-        elif not is_number(value):
-            yield (*row, None, value)
+def _others(
+    scores: Mapping[ScoreKey, AnyJSON], repeats: Mapping[ScoreKey, Sequence[AnyJSON]]
+) -> Iterator[tuple[str, str, int | None, AnyJSON]]:
+    for key, value in scores.items():
+        if not is_number(value):
+            yield (*key, None, value)
+    for key, values in repeats.items():
+        for repeat, value in enumerate(values):
+            yield (*key, repeat, value)
 
 
 def _other_scores(flat: Sequence[tuple[str, str, int | None, AnyJSON]]) -> Array:

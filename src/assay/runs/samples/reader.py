@@ -32,7 +32,7 @@ from assay.records import (
 from assay.runs.files import open_file
 from assay.runs.folder import RunError
 from assay.runs.samples import search
-from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
+from assay.runs.samples.decode import columns_of, decode_samples, fields_of, wrong_json, wrong_schema
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, SampleRecord, StoredRequest
 from assay.runs.samples.records import StoredSample as StoredSample
@@ -43,9 +43,10 @@ from assay.runs.samples.schema import (
     FileMetadata,
     ParquetFile,
     leaf_names,
+    score_columns,
 )
 from assay.runs.samples.writer import NO_DIGITS, file_name, verify_checksum, written_checksum
-from assay.score_keys import REPEATS, ScoreKey
+from assay.score_keys import ScoreKey
 
 T = TypeVar("T")
 PARQUET_END = b"PAR1"
@@ -65,8 +66,7 @@ class ReplayedSample(NamedTuple):
 
     sample: Sample
     responses: Sequence[Response]
-    scores: Mapping[str, Any] = MappingProxyType({})
-    """By `metric,filter`."""
+    scores: Mapping[ScoreKey, Any] = MappingProxyType({})
     failed: str = ""
 
 
@@ -181,6 +181,11 @@ class SampleFile:
         return names
 
     @property
+    def score_keys(self) -> list[ScoreKey]:
+        """The scores that have a column."""
+        return score_columns(self.names)
+
+    @property
     def num_rows(self) -> int:
         """The number of samples."""
         rows: int = self._read(lambda file: file.metadata.num_rows)
@@ -197,8 +202,8 @@ class SampleFile:
         groups: int = self._read(lambda file: file.num_row_groups)
         return groups
 
-    def columns(self, fields: Sequence[str]) -> Iterator[dict[str, list[AnyJSON]]]:
-        """Some fields of the rows, or columns of scores that are there, as lists: one row group at a time."""
+    def columns(self, fields: Sequence[str | ScoreKey]) -> Iterator[dict[str | ScoreKey, list[AnyJSON]]]:
+        """Some fields of the rows, or scores that have a column, as lists: one row group at a time."""
         for number in range(self._groups):
             group = self._group(number, fields)
             yield self._guarded(lambda: _checked(fields_of(group, fields)))  # noqa: B023  # called at once
@@ -236,7 +241,7 @@ class SampleFile:
             group = self._group(number, None)
         return {name: group.column(name).combine_chunks() for name in REQUEST_COLUMNS if name in group.column_names}
 
-    def _group(self, number: int, fields: Sequence[str] | None) -> ArrowTable:
+    def _group(self, number: int, fields: Sequence[str | ScoreKey] | None) -> ArrowTable:
         """A row group; with `fields`, at least the columns that those need."""
 
         def read(file: ParquetFile) -> ArrowTable:
@@ -246,7 +251,7 @@ class SampleFile:
         return self._read(read)
 
     def _rows(self, group: ArrowTable) -> list[StoredSample]:
-        return self._guarded(lambda: [*rows_of(group)])
+        return self._guarded(lambda: [*decode_samples(group)])
 
     def _read(self, read: Callable[[ParquetFile], T]) -> T:
         """Open the file, once."""
@@ -303,7 +308,7 @@ def _few_rows(table: ArrowTable, places: Sequence[int]) -> ArrowTable:
     return pa.concat_tables([table.slice(place, 1) for place in places]).combine_chunks()
 
 
-def _checked(fields: dict[str, list[AnyJSON]]) -> dict[str, list[AnyJSON]]:
+def _checked(fields: dict[str | ScoreKey, list[AnyJSON]]) -> dict[str | ScoreKey, list[AnyJSON]]:
     if what := wrong_json(fields):
         raise ValueError(what)
     return fields
@@ -314,7 +319,7 @@ def sample_record(row: StoredSample, repeats: int) -> SampleRecord:
     return SampleRecord(
         _sample(row, repeats),
         row.responses,
-        filter_scores(row.answers, row.scores, row.failures),
+        filter_scores(row.answers, row.scores, row.repeats, row.failures),
         repeats,
         row.failed or "",
         row.replies,
@@ -324,26 +329,28 @@ def sample_record(row: StoredSample, repeats: int) -> SampleRecord:
 
 def filter_scores(
     answers: Mapping[str, Sequence[AnyJSON]],
-    scores: JSONObject,
+    scores: Mapping[ScoreKey, AnyJSON],
+    repeats: Mapping[ScoreKey, Sequence[AnyJSON]] = MappingProxyType({}),
     failures: Mapping[ScoreKey, str] = MappingProxyType({}),
 ) -> list[FilterScores]:
-    """Group answers and `{"metric,filter": value}` by filter.
+    """Group answers and scores by filter.
 
-    >>> [(each.filter, each.values) for each in filter_scores({"strict": ["4"]}, {"exact_match,strict": 1})]
-    [('strict', {'exact_match': 1})]
+    >>> [filtered] = filter_scores({"strict": ["4"]}, {ScoreKey("exact_match", "strict"): 1})
+    >>> filtered.filter, filtered.values
+    ('strict', {'exact_match': 1})
     """
-    values: dict[str, dict[str, Any]] = {name: {} for name in answers}
-    repeats: dict[str, dict[str, Any]] = {name: {} for name in answers}
-    failed: dict[str, dict[str, str]] = {name: {} for name in answers}
-    for row, value in scores.items():
-        metric, name = ScoreKey.parse(row)
-        if name in values:
-            values[name][metric] = value
-        elif name.removesuffix(REPEATS) in repeats:
-            repeats[name.removesuffix(REPEATS)][metric] = value
-    for key, reason in failures.items():
-        failed.setdefault(key.filter, {})[key.metric] = reason
-    return [FilterScores(name, each, values[name], repeats[name], failed[name]) for name, each in answers.items()]
+    values, of_repeats, failed = (_by_filter(mapping) for mapping in (scores, repeats, failures))
+    return [
+        FilterScores(name, left, values.get(name, {}), of_repeats.get(name, {}), failed.get(name, {}))
+        for name, left in answers.items()
+    ]
+
+
+def _by_filter(values: Mapping[ScoreKey, T]) -> dict[str, dict[str, T]]:
+    by_filter: dict[str, dict[str, T]] = {}
+    for key, value in values.items():
+        by_filter.setdefault(key.filter, {})[key.metric] = value
+    return by_filter
 
 
 def _stored(row: StoredSample, repeats: int) -> ReplayedSample:

@@ -58,8 +58,9 @@ class ScoreColumns(NamedTuple):
     """The columns of a sample's answers and scores."""
 
     answers: Mapping[str, Sequence[Any]]
-    scores: Mapping[str, Any]
-    """By the name of a row the value; by that of its repeats the scores of every answer (score_keys.py)."""
+    scores: Mapping[ScoreKey, Any]
+    repeats: Mapping[ScoreKey, Sequence[Any]]
+    """The score of every answer, where a document has several."""
     failed: str | None
     failures: Mapping[ScoreKey, str]
     """The reason of each missing value, by row."""
@@ -82,7 +83,8 @@ class StoredSample(NamedTuple):
     responses: Sequence[Sequence[Any]]
     replies: Sequence[Mapping[str, Any]] | None
     answers: Mapping[str, Sequence[Any]]
-    scores: Mapping[str, Any]
+    scores: Mapping[ScoreKey, Any]
+    repeats: Mapping[ScoreKey, Sequence[Any]]
     failed: str | None
     failures: Mapping[ScoreKey, str]
     audit: Sequence[str]

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from assay.records import Usage
+from assay.score_keys import ScoreKey, is_joined
 
 INT, FLOAT, TRUTH, TEXT = "int64", "float64", "bool_", "string"
 Type = str | list[Any] | dict[str, Any]
@@ -45,7 +46,7 @@ SCHEMA: dict[str, Type] = {
     "answers": [FILTERED], "failed": TEXT,
     "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],
 }  # fmt: skip
-"""The columns; beside them a float64 for every row of scores, named as in results.json: `metric,filter`."""
+"""The columns; beside them a float64 for every row of scores, named by the text of its key: `metric,filter`."""
 ALWAYS = frozenset((
     "doc_id", "kind", "doc", "target", "gold", "choices", "prefix", "prompt", "requests", "responses", "answers", "failed", "audit",
 ))  # fmt: skip
@@ -86,20 +87,25 @@ def type_of(described: Type) -> ArrowType:
     return getattr(pa, described)()
 
 
-def union_schema(one: ArrowSchema, other: ArrowSchema, rows: Iterable[str]) -> ArrowSchema:
-    """The schema that has the columns and fields of both; `rows` are the names of scores in their order."""
+def union_schema(one: ArrowSchema, other: ArrowSchema, keys: Iterable[ScoreKey]) -> ArrowSchema:
+    """The schema that has the columns and fields of both; `keys` are the rows of scores in their order."""
     import pyarrow as pa
 
     names = [name for name in SCHEMA if name in one.names or name in other.names]
     fields = [pa.field(name, _joined_fields(name, one, other)) for name in names]
-    scores = [pa.field(name, pa.float64()) for name in rows if name in one.names or name in other.names]
+    scores = [pa.field(name, pa.float64()) for name in map(str, keys) if name in one.names or name in other.names]
     return pa.schema([*fields, *scores])
 
 
-def row_names(schema: ArrowSchema) -> list[str]:
-    """The names of the rows of scores, in their order."""
+def score_keys(schema: ArrowSchema) -> list[ScoreKey]:
+    """The rows of scores, in their order."""
     names = (schema.metadata or {}).get(ROW_NAMES.encode())
-    return orjson.loads(names) if names is not None else [name for name in schema.names if "," in name]
+    return [*map(ScoreKey.parse, orjson.loads(names))] if names is not None else score_columns(schema.names)
+
+
+def score_columns(names: Iterable[str]) -> list[ScoreKey]:
+    """The rows of scores that have a column."""
+    return [ScoreKey.parse(name) for name in names if is_joined(name)]
 
 
 def leaf_names(fields: ArrowSchema, way: str = "") -> Iterator[str]:
