@@ -346,13 +346,8 @@ def test_a_rare_class_has_the_interval_of_a_smoothed_table(name: str) -> None:
     error = math.sqrt(variance / 50)
     pairs: list[Any] = [(0, 0)] * 46 + [(1, 1)] * 4
     values = pairs if name != "class_f1" else [(each[0],) * 3 for each in pairs]
-    drawn = with_draws(
-        estimate_by(AGGREGATIONS[name], values, bootstrap_iters=1),
-        AGGREGATIONS[name],
-        values,
-        range(50),
-        "s",
-    )
+    number_of_all = estimate_by(AGGREGATIONS[name], values, bootstrap_iters=1)
+    drawn = with_interval(with_draws(number_of_all, AGGREGATIONS[name], values, range(50), "s"))
     assert (drawn.value, drawn.stderr) == (1, 0)
     spread = drawn.evidence.spread
     assert spread is not None

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from assay.config.record_json import keys
 from assay.errors import some
 from assay.records import Floats
-from assay.results import Estimate
+from assay.statistics.evidence import Estimate
 from assay.statistics.intervals import student, student_tail
 from assay.statistics.paired import holm
 
