@@ -18,6 +18,7 @@ from run_world import FILES
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # or its client tries for 23 seconds to reach a hub that is not there
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of some hundred processes compiles assay's source anew
+os.environ["GIT_DIR"] = os.devnull  # or each run asks for the state of this repository: half of what a small one costs
 for variable in (
     "COLUMNS",
     "LINES",
@@ -59,6 +60,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if is_whole and not hasattr(config, "workerinput"):
         quick, whole = SuiteTime("quick_seconds", 1), SuiteTime("suite_minutes", 60)
         config.pluginmanager.register(quick if config.option.quick else whole)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Half as many workers again as there are cores: tests of processes, servers and clusters wait a third of their time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return None if config.option.quick else cores + cores // 2
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks

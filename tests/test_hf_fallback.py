@@ -17,7 +17,7 @@ from assay.models.local.hf.ways import EAGER, PADDED, packed_ways
 from assay.models.local.slots import WITHOUT_GRAPHS, GraphRecorder
 from assay.models.protocol import ModelLost
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Text
-from assay.report.reading import RunSummary
+from assay.runs.run import Run
 from hf_world import (
     WORDS,
     answers,
@@ -315,7 +315,7 @@ def test_the_remarks_of_a_run_say_what_was_computed_in_another_way(world: dict[s
     [fallback] = results["assay"]["fallbacks"]
     assert fallback == {"what": PADDED, "reason": str(broken_kernel()).splitlines()[0], "times": 1, "requests": 60}
     line = f"{PADDED}: {fallback['reason']}; 60 requests were computed again"
-    assert line in RunSummary(tmp_path / "run").remarks
+    assert line in Run.open(tmp_path / "run").remarks
 
 
 def test_a_device_that_is_lost_ends_the_run_and_the_same_command_resumes_it(

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from assay.report.reading import RunSummary, worst_tasks
+from assay.report.index import index_run
 from assay.runs.lease import progress
-from assay.runs.run import find_runs
+from assay.runs.lines import worst_tasks
+from assay.runs.run import Run, find_runs
 from assay.runs.validation import FORMAT
+from assay.tasks.audit import audit_counts
 from run_world import RecordingModel, run
 
 
@@ -51,7 +53,7 @@ def written(folder: Path, results: object = RESULTS, **manifest: object) -> Path
 
 
 def test_the_tree_is_read_as_rows_with_their_way(tmp_path: Path) -> None:
-    run = RunSummary(written(tmp_path / "one"))
+    run = Run.try_open(written(tmp_path / "one"))
     assert [(line.path, line.is_group) for line in run.lines] == [
         (("g",), True), (("g", "a"), False), (("g", "b"), False), (("c",), False),
     ]  # fmt: skip
@@ -64,12 +66,12 @@ def test_the_tree_is_read_as_rows_with_their_way(tmp_path: Path) -> None:
         number.estimate.n,
     ) == (0.25, None, 0.1, 0.5, 4)
     assert (run.lines[1].documents, run.lines[1].failed, run.lines[1].incomplete, run.lines[1].shots) == (6, 2, True, 3)
-    assert run.audit["failed"] == 2
+    assert audit_counts(run.results)["failed"] == 2
     assert run.remarks == ["incomplete: a: 2 of 6 documents failed (2× timeout)"]
 
 
 def test_the_head_has_what_a_list_of_runs_shows(tmp_path: Path) -> None:
-    head = RunSummary(written(tmp_path / "one", created=5.0, status="incomplete")).head
+    head = index_run(Run.try_open(written(tmp_path / "one", created=5.0, status="incomplete")))
     assert (head.name, head.model, head.tasks, head.status) == ("one", "openai m", ["g", "c"], "incomplete")
     assert head.headline is not None
     assert (head.headline.estimate.value, head.headline.estimate.low, head.headline_of) == (0.5, 0.3, "The group")
@@ -77,7 +79,7 @@ def test_the_head_has_what_a_list_of_runs_shows(tmp_path: Path) -> None:
 
 
 def test_worst_tasks_are_shares_of_which_more_is_better(tmp_path: Path) -> None:
-    run = RunSummary(written(tmp_path / "one"))
+    run = Run.try_open(written(tmp_path / "one"))
     assert [line.name for line in worst_tasks(run.lines)] == ["a", "c"]
 
 
@@ -96,16 +98,16 @@ def test_a_run_in_progress_shows_its_progress(tmp_path: Path) -> None:
     (folder / "results.json").unlink()
     lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
     (folder / "run.lock").write_text(json.dumps(lock))
-    run = RunSummary(folder)
-    assert (run.head.status, run.head.done, run.head.expected) == ("running", 3, 10)
+    run = Run.try_open(folder)
+    assert (run.status, run.answered, sum(run.sizes.values())) == ("running", 3, 10)
     assert [(line.name, line.done, line.documents) for line in run.lines] == [("a", 3, 8), ("b", 0, 2)]
 
 
 def test_a_run_whose_process_died_has_stopped(tmp_path: Path) -> None:
     folder = written(tmp_path / "one", status="running")
-    assert RunSummary(folder).status == "stopped"
+    assert Run.try_open(folder).status == "stopped"
     (folder / "run.lock").write_text(json.dumps({"host": "elsewhere", "pid": 1, "time": time.time() - 600}))
-    assert RunSummary(folder).status == "stopped"
+    assert Run.try_open(folder).status == "stopped"
 
 
 def test_secrets_in_the_files_of_a_run_are_not_shown(tmp_path: Path) -> None:
@@ -115,16 +117,16 @@ def test_secrets_in_the_files_of_a_run_are_not_shown(tmp_path: Path) -> None:
     }
     task = {**RESULTS["tasks"]["a"], "config": {"metadata": {"auth_token": "verysecret"}}}
     tasks = {**RESULTS["tasks"], "a": task}
-    run = RunSummary(written(tmp_path / "one", {**RESULTS, "tasks": tasks}, status="complete", **reported))
-    assert "verysecret" not in repr((run.provenance, run.model, run.head, run.config("a")))
+    run = Run.try_open(written(tmp_path / "one", {**RESULTS, "tasks": tasks}, status="complete", **reported))
+    assert "verysecret" not in repr((run.provenance, index_run(run), run.safe_config("a")))
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"tasks": 3}', b'{"tasks": {"a": 1}}', b"\xff\xfe", b'{"a"'])
 def test_a_damaged_run_is_listed_as_unreadable(tmp_path: Path, content: bytes) -> None:
     folder = written(tmp_path / "one")
     (folder / "results.json").write_bytes(content)
-    run = RunSummary(folder)
-    assert run.head.status == "unreadable"
+    run = Run.try_open(folder)
+    assert run.status == "unreadable"
     assert run.lines == []
 
 

@@ -127,14 +127,16 @@ def test_the_manifest_records_how_the_run_was_made(tasks: Path, output: Path) ->
 
 
 def test_the_manifest_of_a_command_holds_the_command_and_the_state_of_git(
-    tasks: Path, output: Path, run_assay: Run
+    tasks: Path, output: Path, run_assay: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("GIT_DIR")  # with which tests have no repository
     git = ("git", "-C", tasks, "-c", "user.name=n", "-c", "user.email=e")
     for arguments in (("init", "-q"), ("add", "."), ("commit", "-qm", "m")):
         subprocess.run([*git, *arguments], check=True)
     commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     run_assay("run", "-t", "sums", "-M", "dummy", "--include_path", tasks, "-o", output, cwd=tasks)
-    assert manifest(output)["environment"]["git"]["commit"] == commit
+    assert manifest(output)["environment"]["git"] == {"commit": commit, "dirty": False}
+    assert assay.Run.open(output).results.facts["git_hash"] == commit
     command = ["run", "-t", "sums", "-M", "dummy", "--include_path", str(tasks), "-o", str(output)]
     assert manifest(output)["command"][-len(command) :] == command
 
@@ -143,6 +145,7 @@ def test_the_state_of_git_is_read_without_writing_to_the_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`git status` locks the index to refresh it: other commands fail meanwhile, and for good where it was killed."""
+    monkeypatch.delenv("GIT_DIR")
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("text")
     for arguments in (("init", "-q"), ("add", "."), ("-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "m")):

@@ -16,7 +16,7 @@ from assay.cli.progress import log_line, terminal_line
 from assay.engine.counts import TaskCounts
 from assay.evaluation import time_left as module
 from assay.evaluation.time_left import TimeEstimator, TimeLeft
-from assay.report.time_text import time_left_text
+from assay.number_text import time_left_text
 from small_runs import write_task
 
 

@@ -20,9 +20,9 @@ import pytest
 
 from assay import simple_evaluate
 from assay.records import FilterScores, Generate, Sample
-from assay.report.reading import RunSummary
 from assay.runs.lease import is_held
 from assay.runs.live import LIVE, newest_samples, read_progress
+from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
@@ -147,7 +147,7 @@ def _numbers_are_those_of_the_samples_so_far(out: Path) -> None:
     assert (record["failures"], record["size"]) == (1, 60)
     [reason] = record["reasons"]
     assert "no answer" in reason and "verysecret" not in reason
-    summary = RunSummary(out)
+    summary = Run.try_open(out)
     assert [line.name for line in summary.lines] == ["quiz", "quiz::seeing", "colours", "sums"]
     group = summary.lines[0]
     assert group.documents == 80 and group.done == summary.live.documents

@@ -86,7 +86,7 @@ def test_the_index_lists_every_run_without_opening_it_again(runs: Path) -> None:
     entries = RunIndex(runs, read).refresh()  # type: ignore[arg-type]
     assert not opened
     assert len(entries) == MIN_RUNS + 5
-    head = entries["group/run-07"].head
+    head = entries["group/run-07"]
     assert (head.headline.estimate.value, head.headline.estimate.n, head.model, head.tasks) == (
         0.07,
         100,
@@ -108,15 +108,13 @@ def test_a_run_counts_over_its_entry_in_the_index(runs: Path) -> None:
     write_run(runs / "new", {"a": 0.5})
     (runs / "group/run-06/results.json").write_text("{")
     entries = RunIndex(runs).refresh()
-    assert entries["group/run-03"].head.headline.estimate.value == 0.93
-    assert entries["group/run-04"].head.headline.estimate.value == 0.94 or entries["group/run-04"].head.problem
+    assert entries["group/run-03"].headline.estimate.value == 0.93
+    assert entries["group/run-04"].headline.estimate.value == 0.94 or entries["group/run-04"].problem
     assert "group/run-05" not in entries and "group/run-08" not in entries
-    assert "new" in entries and entries["group/renamed"].head.headline.estimate.value == 0.08
-    assert "not JSON" in entries["group/run-06"].head.problem
+    assert "new" in entries and entries["group/renamed"].headline.estimate.value == 0.08
+    assert "not JSON" in entries["group/run-06"].problem
     again = RunIndex(runs).refresh()
-    assert {name: each.head.headline for name, each in again.items()} == {
-        n: each.head.headline for n, each in entries.items()
-    }
+    assert {name: each.headline for name, each in again.items()} == {n: each.headline for n, each in entries.items()}
 
 
 @pytest.mark.parametrize(

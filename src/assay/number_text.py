@@ -4,6 +4,7 @@ Every table, page and message formats its numbers here, so that the same number 
 """
 
 import math
+from collections.abc import Sequence
 
 NO_VALUE = "–"
 """Written where there is no number."""
@@ -153,6 +154,22 @@ def format_time_span(seconds: float) -> str:
     if minutes < 90:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+
+
+def time_left_text(seconds: float | None, unknown: Sequence[str] = ()) -> str:
+    """The time left in words; a kind of request that was not seen yet makes it a minimum.
+
+    >>> time_left_text(130.0), time_left_text(20.0, ("judge calls",))
+    ('about 2 min left', 'at least 20 s left (judge calls not yet seen)')
+    """
+    unseen = f" ({' and '.join(_few(unknown))} not yet seen)" if unknown else ""
+    if seconds is None:
+        return f"time left unknown{unseen}"
+    return f"{'at least' if unknown else 'about'} {format_time_span(seconds)} left{unseen}"
+
+
+def _few(kinds: Sequence[str]) -> list[str]:
+    return [*kinds[:2], f"{len(kinds) - 2} more kinds"] if len(kinds) > 3 else list(kinds)
 
 
 def format_money(amount: float | None) -> str:

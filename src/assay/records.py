@@ -518,3 +518,14 @@ class FilterScores(NamedTuple):
     values: Mapping[str, Any]
     repeats: Mapping[str, Sequence[Any]] = MappingProxyType({})
     failed: Mapping[str, str] = MappingProxyType({})
+
+
+def mapping(value: AnyJSON) -> JSONObject:
+    """A value where it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def json_number(value: AnyJSON) -> float | None:
+    """A value where it is a number, else None."""
+    is_plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_plain and value == value else None

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.cli.output import echo_err
 from assay.evaluation.time_left import TimeLeft, time_left_of
-from assay.number_text import format_money, format_time_span
-from assay.report.time_text import time_left_text
+from assay.number_text import format_money, format_time_span, time_left_text
 from assay.tasks.run import TRUNCATED
 
 if TYPE_CHECKING:

@@ -11,15 +11,14 @@ from assay.cli.output import echo, echo_columns, echo_err, echo_tables, echo_wra
 from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.redaction import redacted_text
-from assay.report.index import MIN_RUNS, RunEntry, RunIndex
-from assay.report.reading import RunHeadline, RunSummary
+from assay.report.index import MIN_RUNS, IndexedRun, RunIndex, index_run
 from assay.report.report_table import Column, CountCell, ReportTable, TableLine
 from assay.report.table import table_heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
 from assay.runs.notes import read_notes, write_notes
-from assay.runs.run import RUNNING, Run, holds_run, runs_in
+from assay.runs.run import Run, holds_run, runs_in
 from assay.runs.storage import HEADS, is_url, local_folder, push
 
 
@@ -84,7 +83,7 @@ def _list(folder: Path) -> int:
         echo(f"no runs in {folder}; `assay run` puts them there")
         return 0
     known = RunIndex(folder).refresh() if len(paths) >= MIN_RUNS else {}
-    heads = [_head(path, known.get(path.name)) for path in paths]
+    runs = [_list_entry(path, known.get(path.name)) for path in paths]
     columns = [
         Column("run"),
         Column("started", drop=1),
@@ -93,35 +92,35 @@ def _list(folder: Path) -> int:
         Column("status"),
         Column("number"),
     ]
-    echo_columns(ReportTable(columns, [TableLine(_row(head)) for head in heads]))
-    for each in heads:
-        if each.problem:
-            echo_err(f"{each.path}: {each.problem}")
+    echo_columns(ReportTable(columns, [TableLine(_row(run)) for run in runs]))
+    for run in runs:
+        if run.problem:
+            echo_err(f"{run.path}: {run.problem}")
     return 0
 
 
-def _head(path: Path, known: RunEntry | None) -> RunHeadline:
+def _list_entry(path: Path, known: IndexedRun | None) -> IndexedRun:
     """The line of a run, from the index; one that the index cannot read, behind a link say, is read here."""
-    if known is None or known.head.problem or path.is_symlink():
-        return RunSummary(path, path.name).head
-    return known.head
+    if known is None or known.problem or path.is_symlink():
+        return index_run(Run.try_open(path, path.name))
+    return known
 
 
-def _row(head: RunHeadline) -> tuple[str, ...]:
-    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(head.created)) if head.created else ""
-    tasks = head.tasks[0] + (f" and {len(head.tasks) - 1} more" if len(head.tasks) > 1 else "") if head.tasks else ""
-    number = head.headline
+def _row(run: IndexedRun) -> tuple[str, ...]:
+    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created)) if run.created else ""
+    tasks = run.tasks[0] + (f" and {len(run.tasks) - 1} more" if len(run.tasks) > 1 else "") if run.tasks else ""
+    number = run.headline
     shown = (
-        f"{number.metric} {number.estimate.value:.4f} ({head.headline_of}){', provisional' if head.is_running else ''}"
+        f"{number.metric} {number.estimate.value:.4f} ({run.headline_of}){', provisional' if run.is_running else ''}"
         if number is not None
         else ""
     )
-    return head.name, started, head.model, tasks, head.status, shown
+    return run.name, started, run.model, tasks, run.status, shown
 
 
 def _show(path: Path) -> int:
     opened = Run.open(path)
-    if opened.status == RUNNING or opened.results.is_empty:
+    if opened.results.is_empty:
         echo(f"{path}: {opened.status}; no results yet")
         return 0
     echo_wrapped(table_heading(opened.results))

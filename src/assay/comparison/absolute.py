@@ -11,10 +11,10 @@ from assay.comparison.gates import ENDED, Ends, Measured, beyond_bounds, moved, 
 from assay.comparison.pairing import PairedTask, pair_tasks
 from assay.comparison.rows import PairedRow, below, compared_members, lone_rows, paired_rows
 from assay.errors import ConfigError, Problem, some
-from assay.records import JSONObject
+from assay.records import JSONObject, json_number, mapping
 from assay.results import Row
 from assay.runs.comparison import GateVerdict
-from assay.runs.run import Run, mapping, number
+from assay.runs.run import Run
 from assay.score_keys import ScoreKey
 from assay.statistics.board import Board
 from assay.statistics.evidence import Estimate, Evidence, with_evidence
@@ -244,7 +244,7 @@ def _of_usage(gate: Gate, run: Run, tasks: Sequence[str]) -> CountedNumber:
             if total
             else CountedNumber(None, reason="the model does not say how many tokens it used")
         )
-    costs = [number(each.get("cost")) for each in parts]
+    costs = [json_number(each.get("cost")) for each in parts]
     without = [role for role, each in mapping(usage.get("roles")).items() if mapping(each).get("cost") is None]
     if without:
         return CountedNumber(None, reason=f"the cost of {some(without)} is not known: give prices in its arguments")
@@ -258,7 +258,7 @@ def _seconds(gate: Gate, run: Run) -> CountedNumber:
     seconds, started = (
         _as_float(run.results.facts.get(key)) for key in ("total_evaluation_time_seconds", "start_time")
     )
-    created, finished = (number(run.manifest.get(key)) for key in ("created", "finished"))
+    created, finished = (json_number(run.manifest.get(key)) for key in ("created", "finished"))
     if seconds is None:
         return CountedNumber(None, reason="the run does not say how long it took")
     if started is None or created is None or finished is None or created >= started - 1:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from assay.comparison.labelling import JudgeRows
 from assay.errors import ConfigError, Place, Problem
-from assay.records import Floats
+from assay.records import Floats, mapping
 from assay.runs.labels import TaskLabels
-from assay.runs.run import Run, mapping
+from assay.runs.run import Run
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.statistics.aggregations import krippendorff_alpha
 from assay.statistics.agreement import kappa, spearman

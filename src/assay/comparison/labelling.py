@@ -15,7 +15,7 @@ import orjson
 
 from assay.comparison.pairing import PairedColumn, TaskScores, task_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
-from assay.records import JSONDict, JSONObject
+from assay.records import JSONDict, JSONObject, mapping
 from assay.results import Row, Share
 from assay.runs.files import write_sink
 from assay.runs.folder import RunError
@@ -29,7 +29,7 @@ from assay.runs.labels import (
     corrected_key,
     judged_answer,
 )
-from assay.runs.run import Run, mapping
+from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.turns import shown_prompt
 from assay.safe_text import spreadsheet_cell

@@ -14,11 +14,11 @@ from assay.comparison.contrasts import aggregation_of
 from assay.comparison.pairing import PACKED, Array, TaskScores, task_scores
 from assay.errors import Place, Problem, some
 from assay.exchange.archive import Packed, pack, unpack
-from assay.records import JSONDict
+from assay.records import JSONDict, mapping
 from assay.redaction import without_secrets
 from assay.results import Estimate, Results, Row, TaskEntry
 from assay.runs.folder import SAMPLES, RunError, staging_folder, write_results
-from assay.runs.run import COMPLETE, Run, finished_run, mapping
+from assay.runs.run import COMPLETE, Run, finished_run
 from assay.runs.samples.encode import score_arrays
 from assay.runs.samples.records import ScoreColumns
 from assay.runs.samples.schema import ALWAYS, arrow_type

@@ -11,8 +11,9 @@ import numpy as np
 from assay.comparison.contrasts import ComparedTask, Part, contrast, member_of
 from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.records import json_number, mapping
 from assay.runs.comparison import ComparedRow
-from assay.runs.run import Run, mapping, number
+from assay.runs.run import Run
 from assay.score_keys import ScoreKey, spellings
 from assay.statistics.influence import Spread
 from assay.statistics.paired import Contrast, PairedDifference, detectable, paired_difference
@@ -37,7 +38,7 @@ class RunNoise(NamedTuple):
         """As a baseline of several runs has it."""
         row = run.results.row(name, key)
         noise = mapping(row.noise if row is not None else None)
-        variance, runs = number(noise.get("between_runs")), int(noise.get("runs") or 0)
+        variance, runs = json_number(noise.get("between_runs")), int(noise.get("runs") or 0)
         return cls(variance, runs) if variance and runs > 1 else None
 
     def added(self, plain: Contrast, scale: float) -> Contrast:

@@ -7,9 +7,9 @@ from typing import NamedTuple, NoReturn
 from assay.engine.keys import Keys, nth_key
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import StoredAnswers, StoredRun
-from assay.records import Call, Failed, Generate, Request, Response
+from assay.records import Call, Failed, Generate, Request, Response, mapping
 from assay.runs.journal import NAME
-from assay.runs.run import Run, mapping
+from assay.runs.run import Run
 from assay.runs.samples.reader import ReplayedSample
 from assay.tasks.runnable import Runnable
 

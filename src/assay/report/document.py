@@ -13,12 +13,12 @@ from assay.comparison.compare import answer, compare, target
 from assay.comparison.judge_card import CardEntry, judge_card
 from assay.comparison.labelling import labelled_rows
 from assay.errors import AssayError, Place, Problem
-from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.results import Row
 from assay.runs.comparison import Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.folder import RunError, no_run
-from assay.runs.run import RUNNING, Run
+from assay.runs.lines import ResultLine
+from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import shown_prompt
@@ -80,7 +80,7 @@ class Curve:
 class RunPart:
     """One run of a report."""
 
-    reading: RunSummary
+    run: Run
     slices: Sequence[Slices]
     worst: Sequence[WorstSample]
     curves: Sequence[Curve] = ()
@@ -100,13 +100,13 @@ class RunsReport:
 def build_report(folders: Sequence[str | PathLike[str]], options: ReportOptions | None = None) -> RunsReport:
     """Build the report of these runs."""
     options = options or ReportOptions()
-    readings = [opened_summary(Path(folder)) for folder in folders]
-    parts = [_run_part(reading, options) for reading in readings]
-    if len(readings) < 2:
+    runs = [open_with_results(Path(folder)) for folder in folders]
+    parts = [_run_part(run, options) for run in runs]
+    if len(runs) < 2:
         return RunsReport(parts)
     try:
         comparison = compare(
-            [reading.path for reading in readings],
+            [run.path for run in runs],
             allow_different_prompts=options.allow_different_prompts,
             flips=options.flips,
         )
@@ -115,26 +115,22 @@ def build_report(folders: Sequence[str | PathLike[str]], options: ReportOptions 
     return RunsReport(parts, comparison)
 
 
-def opened_summary(folder: Path) -> RunSummary:
-    """Open a finished run; a RunError where there is none."""
+def open_with_results(folder: Path) -> Run:
+    """Open a run to report or draw it; a RunError where there is none, or it has no results."""
     if folder.is_file():
         raise RunError([no_run(folder)])
-    reading = RunSummary(folder)
-    if reading.problem:  # a damaged file is reported with the place in it
-        Run.open(folder).results  # noqa: B018
-    if reading.status in (UNREADABLE, RUNNING) or reading.results.is_empty:
-        what = "the run is still in progress" if reading.status == RUNNING else "the folder holds no finished run"
-        fix = (
-            "wait until it is finished"
-            if reading.status == RUNNING
-            else "give the folder that was the --output_path of `assay run`"
-        )
-        raise RunError([Problem(Place(str(folder)), what, fix)])
-    return reading
+    run = Run.open(folder)
+    if run.is_running:
+        fix = "wait until it is finished"
+        raise RunError([Problem(Place(str(folder)), "the run is still in progress", fix)])
+    if run.results.is_empty:
+        fix = "give the folder that was the --output_path of `assay run`"
+        raise RunError([Problem(Place(str(folder)), "the folder holds no finished run", fix)])
+    return run
 
 
-def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
-    lines = {line.name: line for line in reading.lines if not line.is_group and line.main is not None}
+def _run_part(run: Run, options: ReportOptions) -> RunPart:
+    lines = {line.name: line for line in run.lines if not line.is_group and line.main is not None}
     lowest = lowest_tasks(lines.values(), options.tasks)
     slices: list[Slices] = []
     worst: list[WorstSample] = []
@@ -144,16 +140,15 @@ def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
         number = line.main
         values = ColumnScores(number.key)
         samples = _LowestSamples(line, number, options.samples if line in lowest else 0)
-        for row in reading.samples(line.name):
+        file = run.sample_file(line.name)
+        for row in file.rows() if file is not None else ():
             values.add(row)
             samples.add(row)
         worst += samples.samples()
         by_column = slices_of(values, number.estimate.value, options.columns, number.estimate.scale)
         slices += [Slices(line.name, column, str(number.key), parts) for column, parts in by_column.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
-    return RunPart(
-        reading, slices, sorted(worst, key=lambda each: order[each.task]), curves_of(reading), _card(reading.run)
-    )
+    return RunPart(run, slices, sorted(worst, key=lambda each: order[each.task]), curves_of(run), _card(run))
 
 
 def _card(run: Run) -> list[CardEntry]:
@@ -161,11 +156,11 @@ def _card(run: Run) -> list[CardEntry]:
     return judge_card(run, checked) if checked else []
 
 
-def curves_of(reading: RunSummary) -> list[Curve]:
+def curves_of(run: Run) -> list[Curve]:
     """The reliability curves that the results of a run have."""
     stored = [
         (task.name, str(row.key), row.reliability)
-        for task in reading.results.tasks.values()
+        for task in run.results.tasks.values()
         for row in task.rows
         if row.reliability
     ]

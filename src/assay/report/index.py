@@ -22,18 +22,19 @@ import orjson
 from assay.catalog.index import no_collector
 from assay.config.folders import cache_folder
 from assay.config.source import digest
-from assay.records import AnyJSON, JSONObject
-from assay.report.reading import ResultLine, RunHeadline, RunSummary, step_of
-from assay.results import Estimate, Row
+from assay.evaluation.options import training_step
+from assay.records import AnyJSON
+from assay.results import NO_RESULTS, Estimate, Row
 from assay.runs.files import open_file
 from assay.runs.folder import MANIFEST, RESULTS, SCORED
 from assay.runs.labels import LABELS
 from assay.runs.lease import NAME as LOCK
+from assay.runs.lines import ResultLine
 from assay.runs.notes import NOTES
-from assay.runs.run import DEEPEST, RUNNING, find_runs, holds_run
+from assay.runs.run import DEEPEST, RUNNING, Run, find_runs, holds_run
 from assay.version import __version__
 
-INDEX, FORMAT = ".assay-index", 4
+INDEX, FORMAT = ".assay-index", 5
 STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, NOTES, SCORED)
 """The files and the folder of a run that an entry depends on."""
 READS = 4
@@ -69,16 +70,44 @@ class IndexedRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RunEntry:
-    """A run in the index: its line in a list, its training step, and digests of its data by task."""
+class IndexedRun:
+    """A run as lists show it: what the index stores of it besides its rows."""
 
-    head: RunHeadline
-    step: int | None = None
-    sources: Mapping[str, int] | None = None
+    name: str
+    path: Path
+    model: str
+    tasks: Sequence[str]
+    """The tasks and groups that are in no other group."""
+    status: str
+    headline: Row | None
+    """The main result of its first line that has one."""
+    headline_of: str
+    n: int
+    failed: int
+    cost: float | None
+    seconds: float | None
+    created: float | None
+    done: int | None
+    """Of a run in progress: how many documents are answered, of how many."""
+    expected: int | None
+    settings: Mapping[str, str]
+    problem: str
+    """Why the run cannot be read."""
+    tags: Sequence[str]
+    note: str
+    step: int | None
+    """The training step in the name of the run, or of its model."""
+    sources: Mapping[str, int]
+    """By task, the checksum of the name of its data."""
 
     @property
-    def name(self) -> str:
-        return self.head.name
+    def headline_n(self) -> int:
+        """The number of samples of the headline; without one, of the run."""
+        return self.headline.estimate.n if self.headline is not None else self.n
+
+    @property
+    def is_running(self) -> bool:
+        return self.status == RUNNING
 
 
 @dataclass(slots=True)
@@ -86,35 +115,39 @@ class _Slot:
     """An entry with its stamp; its rows are in memory, or at a place of the file, with their checksum."""
 
     stamp: Stamp
-    entry: RunEntry
+    entry: IndexedRun
     rows: bytes | None
     at: tuple[int, int, int] = (0, 0, 0)
 
 
-def read_run(path: Path, name: str) -> RunSummary:
+def read_run(path: Path, name: str) -> Run:
     """Read a run for pages, as it was at one moment: while a process writes its files, they are read again."""
     for _ in range(READS - 1):
         before = run_stamp(path)
-        summary = _read_once(path, name)
+        run = _read_once(path, name)
         if run_stamp(path) == before:
-            return summary
+            return run
     return _read_once(path, name)
 
 
-def _read_once(path: Path, name: str) -> RunSummary:
+def _read_once(path: Path, name: str) -> Run:
     """Read a run. A damaged run is shown with its problem, beside the others."""
     try:
-        summary = RunSummary(path, name, follow_links=False)
-        summary.head, summary.remarks, summary.audit  # noqa: B018  # computed here, where an error is caught
+        run = Run.try_open(path, name, follow_links=False)
+        index_run(run), run.remarks  # computed here, where an error is caught
     except DAMAGED as error:
-        return RunSummary(path, name, follow_links=False, problem=f"{type(error).__name__}: {error}")
-    return summary
+        return _unreadable(path, name, error)
+    return run
+
+
+def _unreadable(path: Path, name: str, error: Exception) -> Run:
+    return Run(path, {}, NO_RESULTS, name=name, problem=f"{type(error).__name__}: {error}")
 
 
 class RunIndex:
     """The runs below a folder. `refresh` looks for changes; one thread at a time."""
 
-    def __init__(self, folder: Path, read: Callable[[Path, str], RunSummary] = read_run) -> None:
+    def __init__(self, folder: Path, read: Callable[[Path, str], Run] = read_run) -> None:
         self.folder, self._read = folder, read
         self.pending = 0
         """Number of runs that are found and not read yet."""
@@ -127,7 +160,7 @@ class RunIndex:
         self._is_run = holds_run(folder)
         self._is_loaded = False
 
-    def refresh(self, seconds: float | None = None) -> dict[str, RunEntry]:
+    def refresh(self, seconds: float | None = None) -> dict[str, IndexedRun]:
         """Return every run in its current state; with `seconds`, of the runs that are not in the index some are read, and more for
         so long only.
         """
@@ -190,7 +223,7 @@ class RunIndex:
 
     def _read_again(self, name: str) -> bytes:
         """Take the rows from the run itself, where the file of the index is damaged."""
-        self._put(name, self._slots[name].entry.head.path)
+        self._put(name, self._slots[name].entry.path)
         return self._slots[name].rows or EMPTY
 
     def _hold(self, file: BinaryIO) -> None:
@@ -218,7 +251,7 @@ class RunIndex:
         for each in sorted(inside):
             path, own = f"{folder}/{each}", f"{name}/{each}" if name else each
             if self._is_current(own, path):
-                yield own, (self._slots[own].entry.head.path, True)
+                yield own, (self._slots[own].entry.path, True)
             elif holds_run(Path(path)):
                 yield own, (Path(path), False)
             elif depth:
@@ -234,7 +267,7 @@ class RunIndex:
     def _is_current(self, name: str, path: str) -> bool:
         """Whether the entry of a run is that of the files as they are now; a run in progress is always read again."""
         slot = self._slots.get(name)
-        if slot is None or not slot.stamp or slot.entry.head.status == RUNNING:
+        if slot is None or not slot.stamp or slot.entry.status == RUNNING:
             return False
         try:
             status = os.stat(path)  # noqa: PTH116  # of ten thousand runs, pathlib takes twice as long
@@ -251,10 +284,9 @@ class RunIndex:
 
     def _put(self, name: str, path: Path) -> None:
         stamp = run_stamp(path)
-        summary = self._read(path, name)
-        entry, rows = entry_of(summary)
+        entry, rows = entry_of(self._read(path, name))
         was = self._slots.get(name)
-        is_stored = entry.head.status != RUNNING
+        is_stored = not entry.is_running
         self._slots[name] = _Slot(stamp if is_stored and not _is_racy(stamp) else [], entry, rows)
         self._changes += is_stored or was is None or bool(was.stamp)
 
@@ -386,17 +418,48 @@ def _is_racy(stamp: Stamp) -> bool:
 # ---- entries
 
 
-def entry_of(summary: RunSummary) -> tuple[RunEntry, bytes]:
+def index_run(run: Run) -> IndexedRun:
+    """Return what the index stores of a run."""
+    headline_line = next((line for line in run.lines if line.main is not None), None)
+    sources = {task: run.source(task) for task in run.tasks}
+    return IndexedRun(
+        name=run.name,
+        path=run.path,
+        model=run.model,
+        tasks=list(dict.fromkeys(line.name for line in run.lines if line.depth == 0)),
+        status=run.status,
+        headline=headline_line.main if headline_line is not None else None,
+        headline_of=headline_line.alias if headline_line is not None else "",
+        n=run.scored,
+        failed=run.failed,
+        cost=run.cost,
+        seconds=run.seconds,
+        created=run.created,
+        done=run.answered,
+        expected=sum(run.sizes.values()) if run.is_running else None,
+        settings=run.settings,
+        problem=run.problem,
+        tags=run.notes.tags,
+        note=run.notes.note,
+        step=training_step_of(run),
+        sources={task: zlib.crc32(source.encode()) for task, source in sources.items() if source},
+    )
+
+
+def training_step_of(run: Run) -> int | None:
+    """The training step in the name of a run, or of its model."""
+    steps = (training_step(text) for text in (run.name, run.model))
+    return next((step for step in steps if step is not None), None)
+
+
+def entry_of(run: Run) -> tuple[IndexedRun, bytes]:
     """The entry of a run, and its rows; of a damaged one, the problem."""
     try:
-        lines = {line.name: line for line in reversed(summary.lines)}
+        lines = {line.name: line for line in reversed(run.lines)}
         rows = [_row_json(line, row) for line in reversed(lines.values()) for row in line.numbers]
-        sources = {task: zlib.crc32(source.encode()) for task in summary.tasks if (source := summary.source(task))}
-        entry = RunEntry(summary.head, step_of(summary), sources)
-        return entry, zlib.compress(orjson.dumps(rows, default=str, option=orjson.OPT_NON_STR_KEYS), 1)
+        return index_run(run), zlib.compress(orjson.dumps(rows, default=str, option=orjson.OPT_NON_STR_KEYS), 1)
     except DAMAGED as error:
-        broken = RunSummary(summary.path, summary.name, problem=f"{type(error).__name__}: {error}")
-        return RunEntry(broken.head), EMPTY
+        return index_run(_unreadable(run.path, run.name, error)), EMPTY
 
 
 def _row_values(row: Row) -> list[AnyJSON]:
@@ -418,24 +481,17 @@ def _row_json(line: ResultLine, row: Row) -> list[AnyJSON]:
     return [line.name, line.alias, line.is_group, line.depth, row is line.main, _row_values(row)]
 
 
-HEAD_FIELDS = tuple(each.name for each in fields(RunHeadline) if each.name not in ("name", "path", "headline"))
+STORED_FIELDS = tuple(each.name for each in fields(IndexedRun) if each.name not in ("path", "headline"))
 
 
-def entry_json(entry: RunEntry) -> JSONObject:
-    """An entry as the file has it."""
-    head = entry.head
-    return {
-        "head": [getattr(head, name) for name in HEAD_FIELDS],
-        "name": head.name,
-        "headline": _row_values(head.headline) if head.headline is not None else None,
-        "step": entry.step,
-        "sources": entry.sources,
-    }
+def entry_json(entry: IndexedRun) -> list[AnyJSON]:
+    """An entry as the file has it: its headline, and its other fields in their order."""
+    headline = _row_values(entry.headline) if entry.headline is not None else None
+    return [headline, *(getattr(entry, name) for name in STORED_FIELDS)]
 
 
-def entry_from(written: Mapping[str, Any], path: Path) -> RunEntry:
+def entry_from(written: Sequence[Any], path: Path) -> IndexedRun:
     """An entry that was written; a TypeError or ValueError where it is invalid."""
-    values = dict(zip(HEAD_FIELDS, written["head"], strict=True))
-    headline = _row_of(written["headline"]) if written["headline"] is not None else None
-    head = RunHeadline(name=written["name"], path=path, headline=headline, **values)
-    return RunEntry(head, written["step"], written["sources"])
+    headline, *values = written
+    row = _row_of(headline) if headline is not None else None
+    return IndexedRun(path=path, headline=row, **dict(zip(STORED_FIELDS, values, strict=True)))

@@ -29,14 +29,15 @@ from assay.report.charts import (
     reliability_panel,
     reliability_points,
 )
-from assay.report.document import Slice, curves_of, opened_summary
+from assay.report.document import Slice, curves_of, open_with_results
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
-from assay.report.reading import ResultLine, RunSummary, step_of
+from assay.report.index import training_step_of
 from assay.results import Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.extensions import PlotKind
 from assay.runs.files import new_file
-from assay.runs.run import COMPLETE
+from assay.runs.lines import ResultLine
+from assay.runs.run import COMPLETE, Run
 from assay.runs.storage import refuse_url
 from assay.score_keys import ScoreKey, shown_filter, spellings
 from assay.statistics.arrays import combine
@@ -117,33 +118,23 @@ def plot(
     folders = [runs] if isinstance(runs, str | PathLike) else list(runs)
     if not folders:
         raise ConfigError([Problem(Place("runs"), "no run was named", "name the folder of a run")])
-    named = [RunName(opened_summary(Path(folder)), "") for folder in folders]
+    opened = [open_with_results(Path(folder)) for folder in folders]
     listed = [tasks] if isinstance(tasks, str) else list(tasks)
     options = PlotOptions(listed, metric, over, title)
-    return Picture(draw(DRAWN[kind](_labelled(named), options)))
+    return Picture(draw(DRAWN[kind](_with_different_names(opened), options)))
 
 
-class RunName(NamedTuple):
-    """A run under a name that no other has."""
-
-    reading: RunSummary
-    name: str
+def _with_different_names(runs: Sequence[Run]) -> list[Run]:
+    counts = Counter(run.name for run in runs)
+    return [run if counts[run.name] == 1 else run.renamed(str(run.path)) for run in runs]
 
 
-def _labelled(runs: Sequence[RunName]) -> list[RunName]:
-    counts = Counter(each.reading.name for each in runs)
-    return [
-        each._replace(name=each.reading.name if counts[each.reading.name] == 1 else str(each.reading.path))
-        for each in runs
-    ]
-
-
-def _notes(runs: Sequence[RunName]) -> list[str]:
+def _notes(runs: Sequence[Run]) -> list[str]:
     """Runs that are not whole: their numbers are not those of complete runs."""
     return [
-        f"{name}: {reading.status}, {reading.head.failed:,} of {reading.head.n + reading.head.failed:,} documents failed"
-        for reading, name in runs
-        if reading.status != COMPLETE
+        f"{run.name}: {run.status}, {run.failed:,} of {run.scored + run.failed:,} documents failed"
+        for run in runs
+        if run.status != COMPLETE
     ]
 
 
@@ -162,12 +153,12 @@ class Number(NamedTuple):
         return self.line.name, self.row.key
 
 
-def _numbers(runs: Sequence[RunName], options: PlotOptions) -> list[Number]:
+def _numbers(runs: Sequence[Run], options: PlotOptions) -> list[Number]:
     """The numbers to draw, in the order of the tables; a ConfigError where nothing is left."""
     numbers = [
         Number(place, line, row)
         for place, each in enumerate(runs)
-        for line in _lines(each.reading, options.tasks)
+        for line in _lines(each, options.tasks)
         for row in _rows(line, options.metric)
         if row.estimate.value is not None and math.isfinite(row.estimate.value)
     ]
@@ -175,20 +166,20 @@ def _numbers(runs: Sequence[RunName], options: PlotOptions) -> list[Number]:
         known = {
             name.removesuffix(",none")
             for each in runs
-            for line in each.reading.lines
+            for line in each.lines
             for row in line.numbers
             for name in spellings(row.key)
         }
         what = f"no number of a metric named {options.metric!r}" + (" in these tasks" if options.tasks else "")
         raise ConfigError([Problem(Place("metric"), what, did_you_mean(options.metric, known))])
     if not numbers:
-        raise ConfigError([Problem(Place(str(runs[0].reading.path)), "has no number to draw", "name another run")])
+        raise ConfigError([Problem(Place(str(runs[0].path)), "has no number to draw", "name another run")])
     return numbers
 
 
-def _lines(reading: RunSummary, patterns: Sequence[str]) -> list[ResultLine]:
+def _lines(run: Run, patterns: Sequence[str]) -> list[ResultLine]:
     """The lines that patterns choose, with the members of groups; each task once."""
-    lines = list({line.name: line for line in reversed(reading.lines)}.values())[::-1]
+    lines = list({line.name: line for line in reversed(run.lines)}.values())[::-1]
     if not patterns:
         return lines
     chosen = [line for line in lines if any(fnmatchcase(name, each) for each in patterns for name in line.path)]
@@ -196,7 +187,7 @@ def _lines(reading: RunSummary, patterns: Sequence[str]) -> list[ResultLine]:
         if not any(fnmatchcase(name, pattern) for line in lines for name in line.path):
             names = [line.name for line in lines]
             fix = did_you_mean(pattern, names) if nearest(pattern, names, count=1) else f"it has {some(names)}"
-            raise ConfigError([Problem(Place(str(reading.path)), f"no task or group named {pattern!r}", fix)])
+            raise ConfigError([Problem(Place(str(run.path)), f"no task or group named {pattern!r}", fix)])
     return chosen
 
 
@@ -224,7 +215,7 @@ def _point(at: float, number: Number, name: str) -> Point:
 # --- intervals of tasks
 
 
-def _intervals(runs: Sequence[RunName], options: PlotOptions) -> Chart:
+def _intervals(runs: Sequence[Run], options: PlotOptions) -> Chart:
     numbers = _numbers(runs, options)
     rows = list(dict.fromkeys(number.key for number in numbers))
     if len(rows) > MAX_ROWS:
@@ -240,7 +231,7 @@ def _intervals(runs: Sequence[RunName], options: PlotOptions) -> Chart:
     return Chart(options.title or f"Scores of {whose}", panels, [each.name for each in runs], _notes(runs))
 
 
-def _row_panel(runs: Sequence[RunName], numbers: Sequence[Number], keys: Sequence[tuple[str, ScoreKey]]) -> Panel:
+def _row_panel(runs: Sequence[Run], numbers: Sequence[Number], keys: Sequence[tuple[str, ScoreKey]]) -> Panel:
     metrics = {_metric_text(number.row) + _direction(number.row.higher_is_better) for number in numbers}
     lines = {number.key: number for number in reversed(numbers)}
     alone = len(metrics) == 1
@@ -264,15 +255,15 @@ def _row_panel(runs: Sequence[RunName], numbers: Sequence[Number], keys: Sequenc
 # --- runs over time
 
 
-def _over_time(runs: Sequence[RunName], options: PlotOptions) -> Chart:
-    steps = [step_of(each.reading) for each in runs]
+def _over_time(runs: Sequence[Run], options: PlotOptions) -> Chart:
+    steps = [training_step_of(each) for each in runs]
     by_step = options.over == "step" or (options.over == "auto" and None not in steps and len(set(steps)) > 1)
-    places: list[float | None] = [*steps] if by_step else [each.reading.head.created for each in runs]
+    places: list[float | None] = [*steps] if by_step else [each.created for each in runs]
     for each, place in zip(runs, places, strict=True):
         if place is None:
             what = "has no step in its name or in that of its model" if by_step else "has no date"
             fix = "name it step-100, say, or place runs by date" if by_step else "place runs by step"
-            raise ConfigError([Problem(Place(str(each.reading.path)), what, fix)])
+            raise ConfigError([Problem(Place(str(each.path)), what, fix)])
     known = [float(place or 0.0) for place in places]
     numbers = _numbers(runs, options)
     if not options.tasks:  # without a choice, what is not a member of a group: the numbers that people watch
@@ -291,14 +282,14 @@ def _over_time(runs: Sequence[RunName], options: PlotOptions) -> Chart:
     return Chart(title, panels, list(dict.fromkeys(models)), _notes(runs))
 
 
-def _models(runs: Sequence[RunName], by_step: bool) -> list[str]:
+def _models(runs: Sequence[Run], by_step: bool) -> list[str]:
     """The line of each run: that of its model, unless every model has one run alone, as checkpoints have."""
-    models = [each.reading.model for each in runs]
+    models = [each.model for each in runs]
     return [""] * len(runs) if by_step or len(set(models)) == len(models) else models
 
 
 def _time_panel(
-    runs: Sequence[RunName], numbers: Sequence[Number], places: Sequence[float], models: Sequence[str],
+    runs: Sequence[Run], numbers: Sequence[Number], places: Sequence[float], models: Sequence[str],
     across: tuple[str, TickMaker | None],
 ) -> Panel:  # fmt: skip
     names = list(dict.fromkeys(models))
@@ -349,18 +340,18 @@ def date_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 # --- reliability
 
 
-def _reliability(runs: Sequence[RunName], options: PlotOptions) -> Chart:
+def _reliability(runs: Sequence[Run], options: PlotOptions) -> Chart:
     panels: dict[tuple[str, str], list[Series]] = {}
-    for number, (reading, name) in enumerate(runs):
-        chosen = {line.name for line in _lines(reading, options.tasks)}
-        for curve in curves_of(reading):
+    for number, run in enumerate(runs):
+        chosen = {line.name for line in _lines(run, options.tasks)}
+        for curve in curves_of(run):
             if curve.task in chosen:
-                points = reliability_points(curve.points, curve.intervals, f"{name}: {curve.task} ")
-                panels.setdefault((curve.task, curve.metric), []).append(Series(name, points, number))
+                points = reliability_points(curve.points, curve.intervals, f"{run.name}: {curve.task} ")
+                panels.setdefault((curve.task, curve.metric), []).append(Series(run.name, points, number))
     if not panels:
         what = "has no reliability curve: no chosen task has the metric ece"
         fix = "add `- metric: ece` to a multiple-choice task; `assay score` adds it to a run without a model"
-        raise ConfigError([Problem(Place(str(runs[0].reading.path)), what, fix)])
+        raise ConfigError([Problem(Place(str(runs[0].path)), what, fix)])
     _refuse_many(panels)
     drawn = [
         reliability_panel(_curve_title(runs, task, metric, series), series) for (task, metric), series in panels.items()
@@ -370,8 +361,8 @@ def _reliability(runs: Sequence[RunName], options: PlotOptions) -> Chart:
     return Chart(options.title or "Reliability", drawn, [each.name for each in runs], notes, width)
 
 
-def _curve_title(runs: Sequence[RunName], task: str, metric: str, series: Sequence[Series]) -> str:
-    values = [runs[each.number].reading.run.rows(task) for each in series]
+def _curve_title(runs: Sequence[Run], task: str, metric: str, series: Sequence[Series]) -> str:
+    values = [runs[each.number].rows(task) for each in series]
     numbers = [
         row.estimate.value
         for rows in values
@@ -391,23 +382,23 @@ def _refuse_many(panels: Mapping[tuple[str, str], object]) -> None:
 # --- pass@k
 
 
-def _pass_at_k(runs: Sequence[RunName], options: PlotOptions) -> Chart:
+def _pass_at_k(runs: Sequence[Run], options: PlotOptions) -> Chart:
     panels: dict[tuple[str, str], list[Series]] = {}
     notes: list[str] = []
-    for number, (reading, name) in enumerate(runs):
-        for line in _lines(reading, options.tasks):
-            for key, scores in _repeated(reading, line, options.metric).items():
+    for number, run in enumerate(runs):
+        for line in _lines(run, options.tasks):
+            for key, scores in _repeated(run, line, options.metric).items():
                 repeats = max(map(len, scores))
                 whole = [row for row in scores if len(row) == repeats]
                 if len(whole) < len(scores):
                     notes.append(
-                        f"{name}, {line.alias}: {len(scores) - len(whole):,} documents lack answers and are left out"
+                        f"{run.name}, {line.alias}: {len(scores) - len(whole):,} documents lack answers and are left out"
                     )
-                panels.setdefault((line.name, str(key)), []).append(_pass_series(name, number, line.alias, whole))
+                panels.setdefault((line.name, str(key)), []).append(_pass_series(run.name, number, line.alias, whole))
     if not panels:
         what = "has no scores of repeats" + (f" for {options.metric!r}" if options.metric else "")
         fix = "ask each question more than once: `repeats: 8` in the task, or --repeats 8, with a metric of 0 or 1"
-        raise ConfigError([Problem(Place(str(runs[0].reading.path)), what, fix)])
+        raise ConfigError([Problem(Place(str(runs[0].path)), what, fix)])
     _refuse_many(panels)
     drawn = [
         Panel(f"{task}: {metric.removesuffix(',none').replace(',', ' ')}", "pass@k (share of 1), 95 % interval", series,
@@ -417,9 +408,9 @@ def _pass_at_k(runs: Sequence[RunName], options: PlotOptions) -> Chart:
     return Chart(options.title or "pass@k", drawn, [each.name for each in runs], [*dict.fromkeys(notes), *_notes(runs)])
 
 
-def _repeated(reading: RunSummary, line: ResultLine, metric: str | None) -> dict[ScoreKey, list[list[float]]]:
+def _repeated(run: Run, line: ResultLine, metric: str | None) -> dict[ScoreKey, list[list[float]]]:
     """By metric and filter the scores of every answer, one list for each document; of metrics that are 0 or 1."""
-    file = reading.sample_file(line.name) if not line.is_group and reading.run.repeats(line.name) > 1 else None
+    file = run.sample_file(line.name) if not line.is_group and run.repeats(line.name) > 1 else None
     scores: dict[ScoreKey, list[list[float]]] = {}
     for record in file.records() if file is not None else ():
         for own in record.scores:
@@ -453,7 +444,7 @@ def _whole_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
     return [(float(k), str(k)) for k in dict.fromkeys((1, *range(step, last + 1, step))) if k >= low]
 
 
-DRAWN: Mapping[PlotKind, Callable[[Sequence[RunName], PlotOptions], Chart]] = {
+DRAWN: Mapping[PlotKind, Callable[[Sequence[Run], PlotOptions], Chart]] = {
     "intervals": _intervals,
     "time": _over_time,
     "reliability": _reliability,

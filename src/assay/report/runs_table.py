@@ -13,10 +13,10 @@ from assay.comparison.compare import check_shares
 from assay.comparison.leaderboard import label_runs
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.number_text import format_count, format_share
-from assay.report.reading import ResultLine, RunSummary
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine
 from assay.report.table import is_logarithmic
 from assay.results import Row
+from assay.runs.lines import ResultLine
 from assay.runs.run import Run
 from assay.score_keys import shown_filter, spellings
 
@@ -114,7 +114,7 @@ def _measures(runs: Mapping[str, Run], options: RunsTableOptions) -> list[_Measu
     """The numbers that the options choose: in the order in which they are named, else in that of the first run."""
     lines: dict[str, ResultLine] = {}
     for run in runs.values():
-        for line in RunSummary(run.path, run=run).lines:
+        for line in run.lines:
             if line.numbers and (line.name not in lines or not lines[line.name].numbers):
                 lines[line.name] = line
     for pattern in options.tasks:

@@ -8,7 +8,6 @@ from assay.config.option import NOTHING
 from assay.number_text import NO_VALUE, format_decimal, format_duration, format_end, format_money
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.report.cell_text import cell_text, error_factor
-from assay.report.reading import SETTINGS, ResultLine, RunSummary
 from assay.report.report_table import (
     Cell,
     Column,
@@ -21,9 +20,10 @@ from assay.report.report_table import (
     TextCell,
 )
 from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
+from assay.runs.lines import ResultLine
 from assay.runs.results import failure_lines
 from assay.runs.results_json import encode
-from assay.runs.run import RUNNING, Run
+from assay.runs.run import SETTINGS, Run
 from assay.safe_text import shorten, visible
 from assay.score_keys import ScoreKey, shown_filter
 
@@ -407,18 +407,17 @@ def _checkpoint_cell(results: Results | None, wanted: CheckpointRow) -> Cell:
 
 def table_of_run(run: Run) -> ReportTable:
     """The results of a run as Python shows them: of one in progress how many documents of each task are answered."""
-    reading = RunSummary(run.path, run=run)
-    title = f"{reading.name}: {reading.model}, {reading.status}"
-    if reading.status == RUNNING or reading.results.is_empty:
+    title = f"{run.name}: {run.model}, {run.status}"
+    if run.results.is_empty:
         columns = [Column("Task"), Column("answered", align="right"), Column("documents", align="right")]
         lines = [
-            TableLine([line.alias, CountCell(line.done or 0), CountCell(line.documents or 0)]) for line in reading.lines
+            TableLine([line.alias, CountCell(line.done or 0), CountCell(line.documents or 0)]) for line in run.lines
         ]
-        return shorten_table(ReportTable(columns, lines, title, [reading.problem] if reading.problem else []))
-    return shorten_table(replace(summary_table(reading), title=title, notes=reading.remarks))
+        return shorten_table(ReportTable(columns, lines, title, [run.problem] if run.problem else []))
+    return shorten_table(replace(summary_table(run), title=title, notes=run.remarks))
 
 
-def summary_table(reading: RunSummary, first: str = "Task") -> ReportTable:
+def summary_table(run: Run, first: str = "Task") -> ReportTable:
     """The results of a run in a few columns: groups with their members below them, then the other tasks."""
     columns = [
         Column(first),
@@ -429,7 +428,7 @@ def summary_table(reading: RunSummary, first: str = "Task") -> ReportTable:
         Column("failed", align="right"),
     ]
     lines = []
-    for line in reading.lines:
+    for line in run.lines:
         style: Style = "bold" if line.is_group else ""
         if not line.numbers:
             has_failures = line.incomplete or not line.is_group

@@ -24,7 +24,6 @@ from assay.report.comparison_text import interval_of, row_json, value_cells
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
-from assay.report.reading import ResultLine
 from assay.report.report_table import (
     Cell,
     Column,
@@ -41,10 +40,12 @@ from assay.results import Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
+from assay.runs.lines import ResultLine
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, visible
 from assay.score_keys import ScoreKey
 from assay.statistics.evidence import Estimate
+from assay.tasks.audit import audit_counts
 from assay.version import __version__
 
 PAGE_STYLE = """\
@@ -83,7 +84,7 @@ def as_html(report: RunsReport) -> str:
         report=report,
         style=Markup(style),  # our own, and what the policy allows
         policy=policy,
-        title=", ".join(part.reading.name for part in report.runs),
+        title=", ".join(part.run.name for part in report.runs),
         version=__version__,
     )
     return text
@@ -117,6 +118,7 @@ def _template() -> Template:
         "cell_text": cell_text,
         "forest": differences_plot,
         "arrow": direction_arrow,
+        "audit_counts": audit_counts,
     }
     return environment.from_string(files("assay.report").joinpath("page.html.jinja").read_text("utf-8"))
 
@@ -235,9 +237,9 @@ def as_csv(report: RunsReport) -> str:
     """Every result of every run, one row each; of later runs with the difference to the first. Notes, for which it has no
     place, are logged."""
     lost = [
-        f"{part.reading.name}: the samples of {each!r} are missing"
+        f"{part.run.name}: the samples of {each!r} are missing"
         for part in report.runs
-        for each in part.reading.run.lost_samples
+        for each in part.run.lost_samples
     ]
     for note in (*report.notes, *lost):
         logging.getLogger("assay").warning("%s", note)
@@ -248,11 +250,11 @@ def as_csv(report: RunsReport) -> str:
     )
     rows = []
     for run, part in enumerate(report.runs):
-        for line, number in _line_numbers(part.reading.lines):
+        for line, number in _line_numbers(part.run.lines):
             row = compared.get((run, line.name, number.metric, number.filter))
             about = (
-                part.reading.name,
-                part.reading.model,
+                part.run.name,
+                part.run.model,
                 "group" if line.is_group else "task",
                 "/".join(line.path),
                 line.name,
@@ -326,16 +328,16 @@ def _comparison_cells(row: ComparedRow) -> list[Cell]:
 
 
 def _run(part: RunPart) -> Iterator[str]:
-    reading = part.reading
-    yield f"## {markdown_text(reading.name)}"
-    about = f"{reading.model}, {reading.status}, {reading.head.n:,} documents, {reading.head.failed:,} failed"
+    run = part.run
+    yield f"## {markdown_text(run.name)}"
+    about = f"{run.model}, {run.status}, {run.scored:,} documents, {run.failed:,} failed"
     yield markdown_text(about)
-    table = summary_table(reading, "Task or group")
+    table = summary_table(run, "Task or group")
     lines = [TableLine([_indented(cell_text(line.cells[0]), line.level), *line.cells[1:]]) for line in table.lines]
     yield write_markdown(replace(table, lines=lines))
-    counts = [f"{kind} {count:,}" for kind, count in reading.audit.items() if count]
+    counts = [f"{kind} {count:,}" for kind, count in audit_counts(run.results).items() if count]
     yield markdown_text("Audit: " + (", ".join(counts) if counts else "nothing"))
-    yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in reading.remarks)
+    yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in run.remarks)
     for task_slices in part.slices:
         title = f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}"
         yield f"{title}:\n\n{write_markdown(slices_table(task_slices))}"
@@ -365,14 +367,14 @@ def _sample(sample: WorstSample) -> str:
 
 
 def _run_json(part: RunPart) -> JSONObject:
-    reading = part.reading
+    run = part.run
     return {
-        "name": reading.name,
-        "model": reading.model,
-        "status": reading.status,
-        "audit": reading.audit,
-        "troubles": reading.remarks,
-        "lines": [_line_json(line) for line in reading.lines],
+        "name": run.name,
+        "model": run.model,
+        "status": run.status,
+        "audit": audit_counts(run.results),
+        "troubles": run.remarks,
+        "lines": [_line_json(line) for line in run.lines],
         "slices": [
             {
                 "task": each.task,
@@ -408,7 +410,7 @@ def _run_json(part: RunPart) -> JSONObject:
              "high": each.number.high, "n": each.number.n, "meaning": each.meaning}
             for each in part.card
         ],
-        "provenance": reading.provenance,
+        "provenance": run.provenance,
     }  # fmt: skip
 
 

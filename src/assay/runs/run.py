@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +18,16 @@ import orjson
 
 from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
-from assay.records import AnyJSON, JSONObject
-from assay.redaction import results_without_secrets, without_secrets
-from assay.results import Results, Row
+from assay.records import AnyJSON, JSONDict, JSONObject, json_number, mapping
+from assay.redaction import redacted, results_without_secrets, without_secrets
+from assay.results import NO_RESULTS, Results, Row
 from assay.runs import journal
 from assay.runs.comparison import Comparison
 from assay.runs.extensions import COMPARISON, REPORT, PlotKind, ReportOptions, ShownPlot, ShownTable
 from assay.runs.folder import (
     CHECKSUMS,
     JOURNALS,
+    LINK_OUTSIDE,
     MANIFEST,
     RESULTS,
     SAMPLES,
@@ -43,6 +45,9 @@ from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
 from assay.runs.labels import TaskLabels, current_labels, read_labels, with_corrected_rows
 from assay.runs.lease import is_held, progress
+from assay.runs.lines import NOT_LIVE, LiveProgress, ResultLine, read_live, result_lines
+from assay.runs.notes import Notes, read_notes
+from assay.runs.results import failure_lines
 from assay.runs.results_json import decode, encode
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
@@ -52,7 +57,10 @@ from assay.score_keys import ScoreKey
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RUNNING, STOPPED, COMPLETE = "running", "stopped", "complete"
+RUNNING, STOPPED, COMPLETE, UNREADABLE = "running", "stopped", "complete", "unreadable"
+NO_RUN = "there is neither manifest nor results"
+SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
+"""Options, besides model and tasks, that distinguish runs of a model."""
 SCORE_TYPES = {
     "task": "string", "kind": "string", "metric": "string", "filter": "string", "value": "float64", "stderr": "float64",
     "low": "float64", "high": "float64", "n": "int64", "failed": "int64", "higher_is_better": "bool_",
@@ -66,11 +74,16 @@ DEEPEST = 6
 class Run:
     """A run folder, opened for reading."""
 
-    def __init__(self, path: Path, manifest: JSONObject, results: Results | None = None) -> None:
-        self.path, self.manifest = path, manifest
+    def __init__(
+        self, path: Path, manifest: JSONObject, results: Results | None = None, *, name: str = "", problem: str = ""
+    ) -> None:
+        self.path, self.manifest, self.problem = path, manifest, problem
+        """Why the run cannot be read."""
         self._rows: dict[str, dict[ScoreKey, Row]] = {}
+        if name:
+            self.name = name
         if results is not None:
-            self.results = results
+            self.results = self.written = results
 
     @classmethod
     def open(cls, path: str | Path, *, follow_links: bool = True) -> "Run":
@@ -87,9 +100,33 @@ class Run:
             raise NoRun([no_run(folder)])
         return cls(folder, manifest)
 
+    @classmethod
+    def try_open(cls, path: Path, name: str = "", *, follow_links: bool = True) -> "Run":
+        """Open a run to show it and read its results; one that cannot be read has a `problem`, and no results."""
+        try:
+            run = cls.open(path, follow_links=follow_links)
+            run.name = name or run.name
+            run.results  # noqa: B018  # read here, where a damaged file is reported
+        except RunError as error:
+            problem = "; ".join(_problem_text(path, problem) for problem in error.problems)
+            return cls(path, {}, NO_RESULTS, name=name, problem=problem)
+        return run
+
+    @cached_property
+    def name(self) -> str:
+        """The name of its folder, if it was not given another."""
+        return Path(os.path.realpath(self.path)).name  # of a loop of links, too
+
+    def renamed(self, name: str) -> "Run":
+        run = copy(self)
+        run.name = name
+        return run
+
     @cached_property
     def results(self) -> Results:
-        """The results, with rows that labels correct; empty where the run has none yet."""
+        """The results, with rows that labels correct; empty while a process works on the run."""
+        if self.is_running:  # what an earlier process wrote is about to be replaced
+            return NO_RESULTS
         if self.written.is_empty or not self.labels:
             return self.written
         return with_corrected_rows(self.written, COMPARISON.functions.corrected_rows(self))
@@ -116,13 +153,19 @@ class Run:
 
     @cached_property
     def status(self) -> str:
-        """`running`, `stopped`, `interrupted`, `complete` or `incomplete`; `unknown` where nothing is noted."""
+        """`running`, `stopped`, `interrupted`, `complete`, `incomplete` or `unreadable`; `unknown` where nothing is noted."""
+        if self.problem:
+            return UNREADABLE
         written = self.manifest.get("status")
-        if written is None and self.results.is_empty:
+        if written is None and self.written.is_empty:
             written = RUNNING if "spec" in self.manifest else "unknown"  # a manifest from the journal has no status
         if written == RUNNING:
             return RUNNING if is_held(self.path) else STOPPED
-        return (self.results.status or COMPLETE) if written in (None, COMPLETE) else str(written)
+        return (self.written.status or COMPLETE) if written in (None, COMPLETE) else str(written)
+
+    @property
+    def is_running(self) -> bool:
+        return self.status == RUNNING
 
     @property
     def has_finished(self) -> bool:
@@ -176,9 +219,25 @@ class Run:
         return {group.name: group.members for group in reversed([*self.results.groups.values()])}
 
     @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The number of documents of each task, from the manifest."""
+        known = mapping(self.manifest.get("tasks"))
+        return {task: int(mapping(about).get("size") or 0) for task, about in known.items()}
+
+    @cached_property
     def done(self) -> dict[str, int]:
         """Of a run in progress: how many documents of each task are answered."""
-        return progress(self.path) if self.status == RUNNING else {}
+        return progress(self.path) if self.is_running else {}
+
+    @cached_property
+    def live(self) -> LiveProgress:
+        """Of a run in progress: its last record of progress."""
+        return read_live(self.path) if self.is_running else NOT_LIVE
+
+    @property
+    def answered(self) -> int | None:
+        """Of a run in progress: how many documents are answered."""
+        return max(sum(self.done.values()), self.live.documents) if self.is_running else None
 
     def facts(self, task: str) -> JSONObject:
         """The manifest's entry of a task: number of documents, repeats, a name for its data."""
@@ -195,6 +254,14 @@ class Run:
         """The settings of a task."""
         entry = self.results.tasks.get(task)
         return {} if entry is None else entry.config
+
+    def safe_config(self, task: str) -> JSONDict:
+        """The settings of a task, without secrets."""
+        return dict(redacted(self.config(task), texts=False))
+
+    def graph(self, task: str) -> JSONObject:
+        """Nodes and edges of a graph task, without secrets; empty for others."""
+        return mapping(self.safe_config(task).get("graph_config"))
 
     def alias(self, name: str) -> str:
         entry = self.results.find(name)
@@ -213,6 +280,45 @@ class Run:
         parts = [str(name) for name in names if name]
         return "/".join(parts) or str(self.results.config.get("model"))
 
+    @cached_property
+    def model(self) -> str:
+        """The model under test as it was named, with the argument that identifies it."""
+        config, noted = self.results.config, mapping(self.manifest.get("model"))
+        name = str(config.get("model") or noted.get("name") or "?")
+        args = mapping(redacted(config.get("model_args") or noted.get("args") or {}))
+        identifying = [args[key] for key in ("pretrained", "model", "path") if args.get(key)]
+        return f"{name} {identifying[0]}" if identifying else name
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """The settings, besides model and tasks, that distinguish runs of a model; redacted."""
+        options = {**self.results.config, **mapping(self.manifest.get("options"))}
+        visible = redacted({key: options[key] for key in SETTINGS if options.get(key) not in (None, False, "", [], {})})
+        shown = {key: _plain_setting(value) for key, value in visible.items()}
+        return {key: text if len(text) <= 60 else f"{text[:60]}…" for key, text in shown.items()}
+
+    @property
+    def provenance(self) -> JSONDict:
+        """The provenance, redacted: command, spec, environment, model fingerprints, times."""
+        keys = ("command", "model", "roles", "spec", "options", "environment", "helper_files", "requests", "reason")
+        return dict(redacted({key: self.manifest[key] for key in keys if key in self.manifest}))
+
+    @cached_property
+    def notes(self) -> Notes:
+        """The tags and the note that people gave to the run."""
+        return read_notes(self.path)
+
+    @property
+    def created(self) -> float | None:
+        """When the run began."""
+        return json_number(self.manifest.get("created")) or json_number(self.results.facts.get("date"))
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the evaluation took."""
+        took = self.results.facts.get("total_evaluation_time_seconds")
+        return float(took) if isinstance(took, str | int | float) else None
+
     # ---- rows
 
     def rows(self, name: str) -> dict[ScoreKey, Row]:
@@ -223,7 +329,34 @@ class Run:
             self._rows[name] = {row.key: row for row in rows}
         return self._rows[name]
 
+    @cached_property
+    def lines(self) -> list[ResultLine]:
+        """Groups with their members below them, then ungrouped tasks; of a run in progress with provisional numbers."""
+        if self.results.is_empty:
+            return self.live.lines(self.sizes, self.done)
+        return result_lines(self.results)
+
+    def line(self, name: str) -> ResultLine | None:
+        """The first line of a task or group."""
+        return next((line for line in self.lines if line.name == name), None)
+
     # ---- failures and usage
+
+    @property
+    def scored(self) -> int:
+        """How many documents were scored, of all tasks."""
+        return sum(task.scored for task in self.results.tasks.values())
+
+    @property
+    def failed(self) -> int:
+        """How many documents failed, of all tasks."""
+        return self.results.failed or self.live.failures
+
+    @cached_property
+    def remarks(self) -> list[str]:
+        """The problems of the run, one line each."""
+        lost = [f"{task}: its samples are missing" for task in self.lost_samples]
+        return [*lost, *([self.notes.problem] if self.notes.problem else []), *failure_lines(self.results)]
 
     @property
     def broken(self) -> Mapping[str, str]:
@@ -234,6 +367,11 @@ class Run:
     def usage(self) -> JSONObject:
         """Requests, retries, tokens, cost and seconds, by role and task, too; `at_least` so many where a process was cut off."""
         return with_doubt(self.results.usage, self.manifest)
+
+    @property
+    def cost(self) -> float | None:
+        spent = json_number(self.usage.get("cost"))
+        return self.live.cost if spent is None else spent
 
     @cached_property
     def labels(self) -> Mapping[str, TaskLabels]:
@@ -359,6 +497,22 @@ class Run:
         return self.table._repr_html_()
 
 
+def _problem_text(path: Path, problem: Problem) -> str:
+    file = Path(problem.place.file)
+    if problem.what == LINK_OUTSIDE:
+        return f"{file.relative_to(path)} {problem.what}"
+    return NO_RUN if file == path else f"{file.name}: {problem.what}"
+
+
+def _plain_setting(value: AnyJSON) -> str:
+    """A value of a setting as people write it: 60 rather than 60.0.
+
+    >>> _plain_setting(60.0), _plain_setting(0.5), _plain_setting("x")
+    ('60', '0.5', 'x')
+    """
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def finished_run(folder: str | Path) -> Run:
     """Open a finished run, or a scoring of one, without its secrets; a RunError where it has not finished."""
     return Run.open(folder).finished().redacted()
@@ -409,17 +563,6 @@ def with_doubt(account: JSONObject, manifest: JSONObject) -> JSONObject:
     moment. A model on this machine charges nothing for that."""
     is_in_doubt = manifest.get(WAS_CUT_OFF) and account and "device_seconds" not in account
     return {**account, "at_least": True} if is_in_doubt else account
-
-
-def mapping(value: AnyJSON) -> JSONObject:
-    """A value where it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def number(value: AnyJSON) -> float | None:
-    """A value where it is a number, else None."""
-    is_plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_plain and value == value else None
 
 
 def output_folder(runs_dir: Path, spec: JSONObject, model: str, tasks: Sequence[str]) -> Path:

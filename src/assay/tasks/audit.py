@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.records import JSON, UNFINISHED, USUAL_FINISHES, FilterScores, Sample
-from assay.results import AuditCount
+from assay.results import AuditCount, Results
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID
 
@@ -150,3 +150,9 @@ def _is_in(gold: str, text: str) -> bool:
             return True
         start = text.find(gold, start + 1)
     return False
+
+
+def audit_counts(results: Results) -> dict[str, int]:
+    """The number of samples of each kind, over all tasks."""
+    audits = [task.audit for task in results.tasks.values()]
+    return {kind: sum(audit[kind].count for audit in audits if kind in audit) for kind in KINDS}

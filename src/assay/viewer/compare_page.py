@@ -16,9 +16,9 @@ from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
 from assay.report.index import run_stamp
 from assay.report.pictures import draw_differences, share_differences
-from assay.report.reading import RunSummary
 from assay.runs.comparison import Comparison, Flip
 from assay.runs.folder import SCORED, refuse_links_outside
+from assay.runs.run import Run
 from assay.viewer.library import RunLibrary
 from assay.viewer.pages import MissingPage, Page, find_run, find_task, markup_links, open_samples
 from assay.viewer.query import url_for
@@ -91,7 +91,7 @@ def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: Query
     """Compare the named runs with the first; with fewer than two, list the runs to choose from."""
     runs = [find_run(library, name) for name in list(dict.fromkeys(query.getlist("run")))[:MAX_RUNS]]
     if query.get("baseline") == "oldest":
-        runs.sort(key=lambda run: run.head.created or 0.0)
+        runs.sort(key=lambda run: run.created or 0.0)
     names = [run.name for run in runs]
     different = query.get("different_prompts") == "1"
     offered, is_every = _offered(library)
@@ -126,7 +126,7 @@ def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: Query
 def _offered(library: RunLibrary) -> tuple[list[str], bool]:
     """The names of the runs to choose from, and whether these are all; of many, the latest, and others can be typed."""
     entries = library.runs()
-    latest = sorted(entries, key=lambda entry: entry.head.created or 0.0, reverse=True)[:MAX_OFFERED]
+    latest = sorted(entries, key=lambda entry: entry.created or 0.0, reverse=True)[:MAX_OFFERED]
     return [entry.name for entry in (latest if len(entries) > MAX_OFFERED else entries)], len(entries) <= MAX_OFFERED
 
 
@@ -223,7 +223,7 @@ def flips_url(names: tuple[str, str], task: str, *, different_prompts: bool, doc
     return url_for("flips", runs, task=task, doc=doc, different_prompts="1" if different_prompts else None)
 
 
-def _paired(runs: Sequence[RunSummary], task: str, database: Database) -> ChartCard | None:
+def _paired(runs: Sequence[Run], task: str, database: Database) -> ChartCard | None:
     """The chart of the same documents in two runs, where both are of the same data."""
     if task not in runs[1].tasks or not runs[0].source(task) or runs[0].source(task) != runs[1].source(task):
         return None
@@ -260,11 +260,11 @@ def flips_page(library: RunLibrary, comparisons: ComparisonCache, database: Data
     }  # fmt: skip
 
 
-def _asked(runs: Sequence[RunSummary], task: str, flip: Flip, database: Database) -> list[SampleView]:
+def _asked(runs: Sequence[Run], task: str, flip: Flip, database: Database) -> list[SampleView]:
     """The sample of a flip in each run, for its prompt; empty where a run has no such sample."""
     views = []
     for run, doc in zip(runs, (flip.doc_id, flip.doc_id if flip.doc_id_b is None else flip.doc_id_b), strict=True):
         samples = open_samples(run, task, database) if task in run.tasks else None
         row = samples.document(doc) if samples is not None else None
-        views += [sample_view(row, run.config(task), {})] if row is not None else []
+        views += [sample_view(row, run.safe_config(task), {})] if row is not None else []
     return views if len(views) == len(runs) else []

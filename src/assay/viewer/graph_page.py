@@ -9,7 +9,7 @@ from assay.number_text import format_money
 from assay.records import Usage
 from assay.report.drawing import Drawing
 from assay.report.graph_drawing import draw_graph, graph_nodes_and_edges
-from assay.report.reading import RunSummary
+from assay.runs.run import Run
 from assay.viewer.pages import MissingPage
 from assay.viewer.prices import node_prices
 from assay.viewer.samples import SOURCE, Database, Samples
@@ -33,7 +33,7 @@ class NodeVisits(NamedTuple):
 
 
 def graph_view(
-    run: RunSummary, task: str, samples: Samples | None, database: Database
+    run: Run, task: str, samples: Samples | None, database: Database
 ) -> tuple[Drawing, list[NodeVisits], int]:
     """Draw the graph; returns the drawing, the visits of every node, and the number of records they were counted
     from.

@@ -12,11 +12,14 @@ from assay.config.record_json import json_values, keys, type_schema
 from assay.config.schema import Schema
 from assay.records import AnyJSON
 from assay.redaction import redacted, redacted_text
-from assay.report.reading import LiveProgress, ResultLine, RunHeadline, RunSummary
+from assay.report.index import IndexedRun, index_run
 from assay.results import Row
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip
+from assay.runs.lines import LiveProgress, ResultLine
+from assay.runs.run import Run
 from assay.runs.samples.records import StoredSample
 from assay.score_keys import join_scores
+from assay.tasks.audit import audit_counts
 from assay.viewer.matrix import Matrix, MatrixNumber, matrix_numbers
 from assay.viewer.pages import Page
 from assay.viewer.query import url_for
@@ -319,11 +322,11 @@ def number_record(row: Row) -> NumberRecord:
     return NumberRecord(replace(row, estimate=replace(row.estimate, reason=redacted_text(row.estimate.reason))))
 
 
-def run_record(head: RunHeadline) -> RunRecord:
+def run_record(run: IndexedRun) -> RunRecord:
     return RunRecord(
-        head.name, url_for("run", run=head.name), head.model, [*head.tasks], head.status, {**head.settings},
-        number_record(head.headline) if head.headline is not None else None, head.headline_of, head.n, head.failed, head.cost,
-        head.seconds, head.created, head.done, head.expected, [*head.tags], head.note, head.problem,
+        run.name, url_for("run", run=run.name), run.model, [*run.tasks], run.status, {**run.settings},
+        number_record(run.headline) if run.headline is not None else None, run.headline_of, run.n, run.failed, run.cost,
+        run.seconds, run.created, run.done, run.expected, [*run.tags], run.note, run.problem,
     )  # fmt: skip
 
 
@@ -335,16 +338,18 @@ def line_record(line: ResultLine) -> LineRecord:
 
 
 def runs_document(page: Page) -> RunsDocument:
-    runs = [run_record(head) for head in page["heads"]]
+    runs = [run_record(run) for run in page["heads"]]
     return RunsDocument(page["count"], page["matching"], page["old"], page["page"], page["pages"], runs)
 
 
 def run_document(page: Page) -> RunDocument:
-    run: RunSummary = page["run"]
-    usage = dict(redacted({} if run.results.is_empty else run.run.usage))
+    run: Run = page["run"]
+    usage = dict(redacted(run.usage))
     lines = [line_record(line) for line in run.lines]
-    progress = progress_record(run.live) if run.head.is_running else None
-    return RunDocument(run_record(run.head), lines, [*run.remarks], run.audit, usage, run.provenance, progress)
+    progress = progress_record(run.live) if run.is_running else None
+    return RunDocument(
+        run_record(index_run(run)), lines, [*run.remarks], audit_counts(run.results), usage, run.provenance, progress
+    )
 
 
 def progress_record(live: LiveProgress) -> ProgressRecord:
@@ -358,12 +363,12 @@ def chart_record(card: ChartCard) -> ChartRecord:
 
 
 def task_document(page: Page) -> TaskDocument:
-    run: RunSummary = page["run"]
+    run: Run = page["run"]
     task, line, shown = page["task"], page["line"], page["page"]
     numbers = [number_record(each) for each in line.numbers] if line is not None else []
     not_run = line.not_run if line is not None else ""
     if shown is None:
-        return TaskDocument(run.name, task, not_run, numbers, run.config(task), "", 0, 1, 1, None, {}, [])
+        return TaskDocument(run.name, task, not_run, numbers, run.safe_config(task), "", 0, 1, 1, None, {}, [])
     samples: Samples = page["samples"]
     metric = str(samples.metric) if samples.metric is not None else ""
     lines = [
@@ -374,7 +379,7 @@ def task_document(page: Page) -> TaskDocument:
         for row, position in zip(shown.rows, shown.positions, strict=True)
     ]  # fmt: skip
     return TaskDocument(
-        run.name, task, not_run, numbers, run.config(task), metric, shown.total, shown.page, shown.pages, lines,
+        run.name, task, not_run, numbers, run.safe_config(task), metric, shown.total, shown.page, shown.pages, lines,
         page["downloads"], [chart_record(card) for card in page["charts"]],
     )  # fmt: skip
 
@@ -413,8 +418,7 @@ def flips_document(page: Page) -> FlipsDocument:
 def matrix_document(page: Page) -> MatrixDocument:
     matrix: Matrix = page["matrix"]
     runs = [
-        ListedRun(each.name, each.head.model, each.head.created, each.step, each.head.status, [*each.head.tags])
-        for each in matrix.entries
+        ListedRun(each.name, each.model, each.created, each.step, each.status, [*each.tags]) for each in matrix.entries
     ]
     return MatrixDocument(runs, [*matrix_numbers(matrix)], matrix.left_out[0])
 

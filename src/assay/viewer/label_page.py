@@ -18,7 +18,6 @@ from assay.comparison.labelling import (
 )
 from assay.errors import ConfigError
 from assay.records import JSONObject
-from assay.report.reading import RunSummary
 from assay.runs.labels import TaskLabels, corrected_key, judged_answer
 from assay.runs.notes import write_notes
 from assay.runs.run import Run
@@ -46,7 +45,7 @@ class VerdictButton(NamedTuple):
 class LabelRequest(NamedTuple):
     """Which documents are labelled, and by whom: the parameters of the URL."""
 
-    run: RunSummary
+    run: Run
     task: str
     rows: JudgeRows
     by: str
@@ -89,7 +88,7 @@ def label_request(library: RunLibrary, query: Mapping[str, str], by: str) -> Lab
     run = find_run(library, query.get("run", ""))
     task, metric, count = find_task(run, query.get("task", "")), query.get("metric", ""), query.get("n", "")
     try:
-        [rows] = judge_rows(run.run.finished(), [task], metric or None)
+        [rows] = judge_rows(run.finished(), [task], metric or None)
     except ConfigError as error:
         raise MissingPage("; ".join(str(problem) for problem in error.problems)) from None
     planned = min(int(count), MOST) if count.isdecimal() and len(count) < 9 else PLANNED
@@ -150,7 +149,7 @@ def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONO
     content = parse_json(row.doc, {})
     other = content.get(asked.rows.other) if asked.rows.other and isinstance(content, Mapping) else None
     return {
-        "doc": doc, "chat": prompt_chat(row, asked.run.config(asked.task)), "prompt": row.prompt or row.prefix,
+        "doc": doc, "chat": prompt_chat(row, asked.run.safe_config(asked.task)), "prompt": row.prompt or row.prefix,
         "target": target_of(row),
         "answer": judged_answer(row, asked.rows.keys[0].filter), "other": None if other is None else as_text(other),
     }  # fmt: skip

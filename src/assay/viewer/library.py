@@ -1,19 +1,19 @@
-"""The runs below a folder: an index for lists, and summaries of those that a page shows."""
+"""The runs below a folder: an index for lists, and those that a page shows."""
 
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.report.index import IndexedRow, RunEntry, RunIndex, Stamp, folder_stamp, read_run, run_stamp
-from assay.report.reading import RunSummary
+from assay.report.index import IndexedRow, IndexedRun, RunIndex, Stamp, folder_stamp, read_run, run_stamp
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES
 from assay.runs.lease import is_held
 from assay.runs.live import LIVE, PROGRESS
+from assay.runs.run import Run
 from assay.viewer.events import RunState
 
 OPEN = 24
-"""Number of runs whose summaries are held."""
+"""Number of runs that are held open."""
 FIRST_SECONDS, STEP_SECONDS = 0.4, 0.25
 """How long a page waits for runs that are not in the index; the rest is read in steps meanwhile."""
 
@@ -24,7 +24,7 @@ class RunLibrary:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.index = RunIndex(folder)
-        self._open: OrderedDict[str, tuple[Stamp, RunSummary]] = OrderedDict()
+        self._open: OrderedDict[str, tuple[Stamp, Run]] = OrderedDict()
         self._lock = threading.Lock()
         self._reader: threading.Thread | None = None
 
@@ -33,7 +33,7 @@ class RunLibrary:
         """Number of runs that are not read yet."""
         return self.index.pending
 
-    def runs(self) -> list[RunEntry]:
+    def runs(self) -> list[IndexedRun]:
         """Return all runs in their current state, as far as they are read."""
         entries = list(self.index.refresh(FIRST_SECONDS).values())
         with self._lock:
@@ -63,7 +63,7 @@ class RunLibrary:
         """The numbers of runs."""
         return self.index.rows(names)
 
-    def run(self, name: str) -> RunSummary | None:
+    def run(self, name: str) -> Run | None:
         """Return a run in its current state; None where there is no such run."""
         path = self.index.path(name)
         if path is None:
@@ -71,24 +71,24 @@ class RunLibrary:
         stamp = run_stamp(path)
         with self._lock:
             known = self._open.get(name)
-            if known is not None and known[0] == stamp and not known[1].head.is_running:
+            if known is not None and known[0] == stamp and not known[1].is_running:
                 self._open.move_to_end(name)
                 return known[1]
         if not stamp:
             return None
-        summary = read_run(path, name)
+        run = read_run(path, name)
         with self._lock:
-            self._open[name] = stamp, summary
+            self._open[name] = stamp, run
             while len(self._open) > OPEN:
                 self._open.popitem(last=False)
-        return summary
+        return run
 
     def state(self, name: str) -> RunState:
         """The state of a run, or of all runs where none is named, by the times of a few files."""
         if not name:
             runs = self.runs()
-            text = str([self.pending, *((run.name, run.head.status, run.head.done, run.head.n) for run in runs)])
-            return RunState(_short(text), bool(self.pending) or any(run.head.is_running for run in runs))
+            text = str([self.pending, *((run.name, run.status, run.done, run.n) for run in runs)])
+            return RunState(_short(text), bool(self.pending) or any(run.is_running for run in runs))
         path = self.index.path(name)
         if path is None:
             return RunState("-", False)

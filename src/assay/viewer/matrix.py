@@ -13,7 +13,7 @@ from starlette.datastructures import QueryParams
 from assay.config.record_json import keys
 from assay.number_text import format_short
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
-from assay.report.index import IndexedRow, RunEntry
+from assay.report.index import IndexedRow, IndexedRun
 from assay.results import Row
 from assay.score_keys import ScoreKey, spellings
 from assay.viewer.library import RunLibrary
@@ -65,7 +65,7 @@ class MatrixNumber:
 class Matrix:
     """Runs and the numbers of their tasks."""
 
-    entries: Sequence[RunEntry]
+    entries: Sequence[IndexedRun]
     keys: Sequence[TaskKey]
     written: dict[TaskKey, dict[str, IndexedRow]]
     """By row and run the numbers as the index has them, also of rows that are not among `keys`."""
@@ -135,8 +135,8 @@ def best_runs(numbers: Mapping[str, Row]) -> frozenset[str]:
 def build_matrix(library: RunLibrary, query: QueryParams, most: int = MAX_RUNS) -> Matrix:
     """The runs that a URL chooses, the latest first unless it sorts them, with the numbers it chooses."""
     chosen, metric = RunFilter.of(query), query.get("metric", "")[:200]
-    entries = [entry for entry in library.runs() if chosen.matches(entry) and not entry.head.problem]
-    entries.sort(key=lambda entry: (entry.head.created or 0.0, entry.name), reverse=True)
+    entries = [entry for entry in library.runs() if chosen.matches(entry) and not entry.problem]
+    entries.sort(key=lambda entry: (entry.created or 0.0, entry.name), reverse=True)
     shown = entries[:most]
     rows = library.rows([entry.name for entry in shown])
     written: dict[TaskKey, dict[str, IndexedRow]] = {}
@@ -155,17 +155,17 @@ def build_matrix(library: RunLibrary, query: QueryParams, most: int = MAX_RUNS) 
             if is_metric(own, name) if metric else is_main:
                 keys.setdefault(key)
     listed = [*keys][:MAX_TASKS]
-    running = frozenset(entry.name for entry in shown if entry.head.is_running)
+    running = frozenset(entry.name for entry in shown if entry.is_running)
     left_out = (len(entries) - len(shown), len(keys) - len(listed))
     matrix = Matrix(shown, listed, written, aliases, other_documents(shown), left_out, running)
     return _sorted(matrix, query)
 
 
-def other_documents(entries: Sequence[RunEntry]) -> frozenset[tuple[str, str]]:
+def other_documents(entries: Sequence[IndexedRun]) -> frozenset[tuple[str, str]]:
     """Runs and tasks whose documents are not those of most runs with the task."""
     by_task: dict[str, dict[int, list[str]]] = {}
     for entry in entries:
-        for task, source in (entry.sources or {}).items():
+        for task, source in entry.sources.items():
             by_task.setdefault(task, {}).setdefault(source, []).append(entry.name)
     return frozenset(
         (name, task)
@@ -182,11 +182,11 @@ def _sorted(matrix: Matrix, query: QueryParams) -> Matrix:
     if key is None and sort not in SORTS:
         sort = "created"
 
-    def place(entry: RunEntry) -> Any:
+    def place(entry: IndexedRun) -> Any:
         if key is not None:
             row = matrix.cell(entry.name, key)
             return row.estimate.value if row is not None else None
-        return entry.step if sort == "step" else getattr(entry.head, sort)
+        return entry.step if sort == "step" else getattr(entry, sort)
 
     known = [entry for entry in matrix.entries if place(entry) is not None]
     known.sort(key=place, reverse=descending)
@@ -263,7 +263,7 @@ def _runs_down(matrix: Matrix, sort_url: Any, sort: str, descending: bool) -> st
     lines = [f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"]
     for entry in matrix.entries:
         cells = _cells(matrix, ((entry.name, key) for key in matrix.keys))
-        lines.append(f"<tr>{_run_cell(entry)}<td class=model><bdi>{escape(entry.head.model)}</bdi></td>{cells}</tr>")
+        lines.append(f"<tr>{_run_cell(entry)}<td class=model><bdi>{escape(entry.model)}</bdi></td>{cells}</tr>")
     return "\n".join([*lines, "</tbody>"])
 
 
@@ -271,7 +271,7 @@ def _tasks_down(matrix: Matrix, sort_url: Any, sort: str, descending: bool) -> s
     heads = ["<th scope=col>task</th>"]
     heads += [
         f'<th scope=col class=right><a href="{escape(url_for("run", run=entry.name))}"><bdi>{escape(entry.name)}</bdi></a>'
-        f"<br><small><bdi>{escape(entry.head.model)}</bdi></small></th>"
+        f"<br><small><bdi>{escape(entry.model)}</bdi></small></th>"
         for entry in matrix.entries
     ]
     lines = [f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"]
@@ -295,8 +295,8 @@ def _head(text: str, url: str, is_sorted: bool, descending: bool, title: str = "
     return f'<th scope=col title="{escape(title)}"{order}><a href="{escape(url)}"><bdi>{escape(first)}</bdi>{mark}</a>{below}</th>'
 
 
-def _run_cell(entry: RunEntry) -> str:
-    tags = "".join(f' <span class="chip quiet"><bdi>{escape(tag)}</bdi></span>' for tag in entry.head.tags)
+def _run_cell(entry: IndexedRun) -> str:
+    tags = "".join(f' <span class="chip quiet"><bdi>{escape(tag)}</bdi></span>' for tag in entry.tags)
     url = escape(url_for("run", run=entry.name))
     return f'<th scope=row class=name><a href="{url}"><bdi>{escape(entry.name)}</bdi></a>{tags}</th>'
 
@@ -312,9 +312,8 @@ def matrix_numbers(matrix: Matrix) -> Iterator[MatrixNumber]:
             if row is None:
                 continue
             is_best, has_other_data = entry.name in matrix.best[key], (entry.name, key.task) in matrix.other_data
-            head = entry.head
             yield MatrixNumber(
-                entry.name, head.model, head.created, entry.step, head.status, row, is_best, has_other_data
+                entry.name, entry.model, entry.created, entry.step, entry.status, row, is_best, has_other_data
             )
 
 
@@ -330,7 +329,7 @@ def draw_matrix(matrix: Matrix) -> Drawing:
     shapes: list[Shape] = []
     for at, entry in enumerate(entries):
         text = Label(left + (at + 1) * CELL - 8, 30, fitted(entry.name, CELL - 10), "end", bold=True)
-        shapes.append(Titled(f"{entry.name}: {entry.head.model}", [text]))
+        shapes.append(Titled(f"{entry.name}: {entry.model}", [text]))
     for line, (key, name) in enumerate(zip(keys, names, strict=True)):
         y = 52 + line * LINE
         shapes.append(Label(12, y, fitted(name, left - 16)))

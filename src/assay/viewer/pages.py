@@ -11,15 +11,17 @@ from assay.records import AnyJSON
 from assay.redaction import redacted_text
 from assay.report.charts import Span, Timeline, draw_part
 from assay.report.drawing import Drawing
+from assay.report.index import IndexedRun
 from assay.report.pictures import slices_panel
-from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
 from assay.runs.folder import is_moved_aside, is_outside
+from assay.runs.lines import ResultLine, worst_tasks
 from assay.runs.live import newest_samples
+from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.runs.samples.turns import question_of
 from assay.score_keys import ScoreKey
-from assay.tasks.audit import KINDS
+from assay.tasks.audit import KINDS, audit_counts
 from assay.viewer.distributions import MAX_SLICES, more_columns, score_slices, value_count
 from assay.viewer.library import RunLibrary
 from assay.viewer.prices import node_prices
@@ -51,13 +53,13 @@ def runs_page(library: RunLibrary, query: QueryParams) -> Page:
     chosen = RunFilter.of(query)
     moved = sum(is_moved_aside(entry.name) for entry in every)
     entries = [entry for entry in every if chosen.matches(entry)]
-    entries.sort(key=lambda entry: _sort_key(entry.head, sort), reverse=descending)
-    live = bool(library.pending) or any(entry.head.is_running for entry in entries)
+    entries.sort(key=lambda entry: _sort_key(entry, sort), reverse=descending)
+    live = bool(library.pending) or any(entry.is_running for entry in entries)
     pages = max(-(-len(entries) // RUNS_PER_PAGE), 1)
     page = min(page_number(query), pages)
     rest = [(key, value) for key, value in query.multi_items() if key not in ("page", "run")]
     return {
-        "heads": [entry.head for entry in entries[(page - 1) * RUNS_PER_PAGE : page * RUNS_PER_PAGE]],
+        "heads": entries[(page - 1) * RUNS_PER_PAGE : page * RUNS_PER_PAGE],
         "count": len(every) - (0 if chosen.old else moved), "matching": len(entries), "old": moved,
         "pending": library.pending, "page": page, "pages": pages,
         "page_url": lambda number: url_for("", rest, [("page", str(number))] if number > 1 else []),
@@ -67,11 +69,11 @@ def runs_page(library: RunLibrary, query: QueryParams) -> Page:
     }  # fmt: skip
 
 
-def _sort_key(head: RunHeadline, sort: str) -> tuple[bool, AnyJSON]:
+def _sort_key(run: IndexedRun, sort: str) -> tuple[bool, AnyJSON]:
     value = (
-        (head.headline.estimate.value if head.headline else None)
+        (run.headline.estimate.value if run.headline else None)
         if sort == "score"
-        else getattr(head, {"n": "headline_n"}.get(sort, sort))
+        else getattr(run, {"n": "headline_n"}.get(sort, sort))
     )
     return value is not None, value if value is not None else 0
 
@@ -91,12 +93,12 @@ def run_page(library: RunLibrary, query: QueryParams) -> Page:
         "run": run, "lines": lines, "view": view, "closed": closed, "keys": keys,
         "worst": worst_tasks(run.lines, 3) if not run.results.is_empty else (),
         "without_share": _without_share(run) if view == "worst" else (),
-        "audit": {kind: (count, KINDS[kind]) for kind, count in run.audit.items()},
+        "audit": {kind: (count, KINDS[kind]) for kind, count in audit_counts(run.results).items()},
         "audit_tasks": {kind: [line for line in _tasks(run) if (line.audit or {}).get(kind)] for kind in KINDS},
         "provenance": {key: _provenance(value, is_line=key == "command") for key, value in run.provenance.items()},
-        "usage": as_text(run.run.usage, indent=True) if run.run.usage and not run.results.is_empty else "",
+        "usage": as_text(run.usage, indent=True) if run.usage else "",
         "closing": _fold_links(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},
-        "live": url_for("events", run=run.name) if run.head.is_running else "",
+        "live": url_for("events", run=run.name) if run.is_running else "",
     }  # fmt: skip
 
 
@@ -105,17 +107,17 @@ def _provenance(value: AnyJSON, *, is_line: bool) -> str:
     return shlex.join(map(str, value)) if is_line and isinstance(value, list) else as_text(value, indent=True)
 
 
-def _without_share(run: RunSummary) -> list[ResultLine]:
+def _without_share(run: Run) -> list[ResultLine]:
     """The tasks that cannot be ranked: none of their metrics is a share."""
     placed = {line.name for line in worst_tasks(run.lines, len(run.lines))}
     return [line for line in _tasks(run) if line.name not in placed]
 
 
-def _tasks(run: RunSummary) -> list[ResultLine]:
+def _tasks(run: Run) -> list[ResultLine]:
     return list({line.name: line for line in run.lines if not line.is_group}.values())
 
 
-def _fold_links(run: RunSummary, closed: set[str], query: QueryParams) -> dict[str, str]:
+def _fold_links(run: Run, closed: set[str], query: QueryParams) -> dict[str, str]:
     """By group, the URL of the page with that group opened or closed."""
     rest = [(key, value) for key, value in query.multi_items() if key != "closed"]
     return {
@@ -134,9 +136,9 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
     sample_query = read_query(query)
     base: Page = {
         "run": run, "task": task, "line": run.line(task), "query": sample_query, "shows": SHOWS, "kinds": KINDS,
-        "operators": OPERATORS, "config": as_text(run.config(task), indent=True), "has_graph": bool(run.graph(task)),
-        "live": url_for("events", run=run.name) if run.head.is_running else "",
-        "is_partial": run.head.is_running and run.sample_file(task) is None,
+        "operators": OPERATORS, "config": as_text(run.safe_config(task), indent=True), "has_graph": bool(run.graph(task)),
+        "live": url_for("events", run=run.name) if run.is_running else "",
+        "is_partial": run.is_running and run.sample_file(task) is None,
     }  # fmt: skip
     samples = open_samples(run, task, database, sample_query.metric)
     if samples is None:
@@ -154,7 +156,7 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         },
         "labels_by": _labels_by(run, task),
         "columns": columns,
-        "filterable": _filterable(samples, columns, run.config(task)),
+        "filterable": _filterable(samples, columns, run.safe_config(task)),
         "charts": task_charts(samples, MAX_COUNTED if query.get("charts") != "all" else None),
         "all_charts": _all_charts(samples, query),
         "most_counted": MAX_COUNTED,
@@ -186,9 +188,9 @@ def _all_charts(samples: Samples, query: QueryParams) -> str:
     return url_for("task", [*query.multi_items(), ("charts", "all")])
 
 
-def _labels_by(run: RunSummary, task: str) -> dict[str, int]:
+def _labels_by(run: Run, task: str) -> dict[str, int]:
     """How many documents each person has labelled."""
-    known = run.run.labels.get(task)
+    known = run.labels.get(task)
     return {name: len(own) for name, own in known.people.items() if own} if known is not None else {}
 
 
@@ -276,9 +278,9 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
     samples = open_samples(run, task, database, sample_query.metric)
     row = samples.document(int(doc)) if samples is not None and doc.lstrip("-").isdecimal() and len(doc) < 19 else None
     if samples is None or row is None:
-        more = "; while the task runs, only its newest samples are shown" if run.head.is_running else ""
+        more = "; while the task runs, only its newest samples are shown" if run.is_running else ""
         raise MissingPage(f"no document {doc!r:.40} in the samples of {task}{more}")
-    better = run.run.higher_is_better(task)
+    better = run.higher_is_better(task)
     links = {"before": "", "behind": ""}
     if at.isdecimal() and len(at) < 12:
         before, _, behind = samples.around(sample_query, int(at))
@@ -289,10 +291,10 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
     return {
         "markup": query.get("markup") == "1", "switch": markup_links("sample", query), "timeline": draw_timeline,
         "run": run, "task": task, "line": run.line(task),
-        "sample": sample_view(row, run.config(task), better, node_prices(run, task)),
+        "sample": sample_view(row, run.safe_config(task), better, node_prices(run, task)),
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
-        "row": row, "verdicts": verdict_views(run, task, row), "labels": label_lines(run.run.labels.get(task), row.doc_id),
+        "row": row, "verdicts": verdict_views(run, task, row), "labels": label_lines(run.labels.get(task), row.doc_id),
         "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(library, run, task, row.doc_id),
     }  # fmt: skip
 
@@ -307,18 +309,16 @@ def markup_links(page: str, query: QueryParams) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _same_document(library: RunLibrary, run: RunSummary, task: str, doc_id: int) -> list[tuple[str, str]]:
+def _same_document(library: RunLibrary, run: Run, task: str, doc_id: int) -> list[tuple[str, str]]:
     """The same document in other runs of the task on the same data, those nearest in time first."""
     source = run.source(task)
-    mark, own = zlib.crc32(source.encode()), run.head.created or 0.0
-    others = [
-        each for each in library.runs() if each.name != run.name and source and (each.sources or {}).get(task) == mark
-    ]
-    others.sort(key=lambda each: abs((each.head.created or 0.0) - own))
+    mark, own = zlib.crc32(source.encode()), run.created or 0.0
+    others = [each for each in library.runs() if each.name != run.name and source and each.sources.get(task) == mark]
+    others.sort(key=lambda each: abs((each.created or 0.0) - own))
     return [(each.name, url_for("sample", run=each.name, task=task, doc=doc_id)) for each in others[:MAX_OTHERS]]
 
 
-def find_run(library: RunLibrary, name: str) -> RunSummary:
+def find_run(library: RunLibrary, name: str) -> Run:
     """Return the run of that name."""
     run = library.run(name)
     if run is None:
@@ -326,14 +326,14 @@ def find_run(library: RunLibrary, name: str) -> RunSummary:
     return run
 
 
-def find_task(run: RunSummary, name: str) -> str:
+def find_task(run: Run, name: str) -> str:
     """Return the name, checked to be a task of the run."""
-    if name not in run.tasks and name not in run.run.broken:
+    if name not in run.tasks and name not in run.broken:
         raise MissingPage(f"no task named {name!r:.80} in the run {run.name}")
     return name
 
 
-def open_samples(run: RunSummary, task: str, database: Database, metric: ScoreKey | None = None) -> Samples | None:
+def open_samples(run: Run, task: str, database: Database, metric: ScoreKey | None = None) -> Samples | None:
     """Open the samples of a task, where they are complete, else the newest of a task in progress; `metric`, if not the main one,
     decides right, wrong and the order."""
     whole = run.sample_file(task)
@@ -352,12 +352,12 @@ def open_samples(run: RunSummary, task: str, database: Database, metric: ScoreKe
     )
 
 
-def newest_file(run: RunSummary, task: str, database: Database) -> SampleFile | None:
+def newest_file(run: Run, task: str, database: Database) -> SampleFile | None:
     """The newest samples of a task in progress, as they were a moment ago."""
-    if not run.head.is_running or (path := newest_samples(run.path, task)) is None or is_outside(run.path, path):
+    if not run.is_running or (path := newest_samples(run.path, task)) is None or is_outside(run.path, path):
         return None
     copy = database.snapshot(path)
-    return run.run.sample_file_at(copy, task) if copy is not None else None
+    return run.sample_file_at(copy, task) if copy is not None else None
 
 
 def _without_condition(sample_query: SampleQuery, number: int) -> list[tuple[str, str]]:

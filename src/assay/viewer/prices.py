@@ -3,17 +3,15 @@
 from collections.abc import Mapping
 
 from assay.models.servers.server_model import Price, price_of
-from assay.records import AnyJSON, JSONObject
-from assay.report.reading import RunSummary
-from assay.runs.run import mapping
-from assay.runs.run import number as as_number
+from assay.records import AnyJSON, JSONObject, json_number, mapping
+from assay.runs.run import Run
 from assay.scoring.judges import ROLE
 
 
-def node_prices(run: RunSummary, task: str) -> dict[str, Price | None]:
+def node_prices(run: Run, task: str) -> dict[str, Price | None]:
     """The price of the model that a node asks, by node; None where it has none, or where its model is not certain."""
     roles = mapping(run.manifest.get("roles"))
-    under_test = mapping(run.run.results.config.get("model_args"))
+    under_test = mapping(run.results.config.get("model_args"))
     prices: dict[str, Price | None] = {}
     for name, node in mapping(run.graph(task).get("nodes")).items():
         role = _role(mapping(node))
@@ -33,4 +31,4 @@ def _role(node: JSONObject) -> str:
 
 
 def _price(arguments: JSONObject) -> Price | None:
-    return price_of("", as_number(arguments.get("price_in")), as_number(arguments.get("price_out")), None)
+    return price_of("", json_number(arguments.get("price_in")), json_number(arguments.get("price_out")), None)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from starlette.datastructures import QueryParams
 
-from assay.report.index import RunEntry
+from assay.report.index import IndexedRun
 from assay.runs.folder import is_moved_aside
 
 DAY = 86400.0
@@ -45,22 +45,21 @@ class RunFilter:
             query.get("old") == "1",
         )
 
-    def matches(self, entry: RunEntry) -> bool:
+    def matches(self, entry: IndexedRun) -> bool:
         """Whether a run is shown."""
-        head = entry.head
-        if head.name not in self.names and (self.names or (not self.old and is_moved_aside(head.name))):
+        if entry.name not in self.names and (self.names or (not self.old and is_moved_aside(entry.name))):
             return False
-        if self.models and not any(model.lower() in head.model.lower() for model in self.models):
+        if self.models and not any(model.lower() in entry.model.lower() for model in self.models):
             return False
-        if self.tags and not all(tag in head.tags for tag in self.tags):
+        if self.tags and not all(tag in entry.tags for tag in self.tags):
             return False
-        if self.tasks and not self.has_task([*head.tasks, *(entry.sources or ())]):
+        if self.tasks and not self.has_task([*entry.tasks, *entry.sources]):
             return False
         if self.words:
-            text = " ".join((head.name, head.model, *head.tasks, head.status, *head.tags, head.note)).lower()
+            text = " ".join((entry.name, entry.model, *entry.tasks, entry.status, *entry.tags, entry.note)).lower()
             if not all(word in text for word in self.words):
                 return False
-        return self._is_in_time(head.created)
+        return self._is_in_time(entry.created)
 
     def _is_in_time(self, created: float | None) -> bool:
         since, until = _day(self.since), _day(self.until)

@@ -11,7 +11,7 @@ from assay.config.record_json import json_keys, json_values, keys
 from assay.number_text import format_short
 from assay.report.charts import Chart, Panel, Point, Series, draw
 from assay.report.drawing import Drawing
-from assay.report.index import RunEntry
+from assay.report.index import IndexedRun
 from assay.report.pictures import date_ticks
 from assay.results import Estimate, Row
 from assay.score_keys import ScoreKey
@@ -89,7 +89,7 @@ def _finite(row: Row | None) -> bool:
     return row is not None and row.estimate.value is not None and math.isfinite(row.estimate.value)
 
 
-def final_runs(matrix: Matrix) -> list[RunEntry]:
+def final_runs(matrix: Matrix) -> list[IndexedRun]:
     """The runs that charts draw: not those in progress, whose numbers are provisional."""
     return [each for each in matrix.entries if each.name not in matrix.running]
 
@@ -101,9 +101,9 @@ def trend(library: RunLibrary, query: QueryParams) -> Shown[TrendPoint]:
     entries = [each for each in final_runs(matrix) if key is not None and _finite(matrix.cell(each.name, key))]
     steps = {each.step for each in entries}
     by_step = query.get("over") == "step" or (query.get("over") != "date" and None not in steps and len(steps) > 1)
-    placed = [(each.step if by_step else each.head.created, each) for each in entries]
+    placed = [(each.step if by_step else each.created, each) for each in entries]
     points = [
-        TrendPoint(entry.name, entry.head.model, at, entry.head.created, entry.step, matrix.column(key)[entry.name])
+        TrendPoint(entry.name, entry.model, at, entry.created, entry.step, matrix.column(key)[entry.name])
         for at, entry in placed
         if at is not None and key
     ]
@@ -160,8 +160,7 @@ def scatter(library: RunLibrary, query: QueryParams) -> Shown[ScatterPoint]:
     for entry in final_runs(matrix):
         x, y = (matrix.cell(entry.name, key) for key in keys)
         if x is not None and y is not None and _finite(x) and _finite(y):
-            head = entry.head
-            points.append(ScatterPoint(entry.name, head.model, head.created, entry.step, x.estimate, y.estimate))
+            points.append(ScatterPoint(entry.name, entry.model, entry.created, entry.step, x.estimate, y.estimate))
     return Shown(matrix, keys, points=points)
 
 

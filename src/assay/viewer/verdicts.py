@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 from assay.comparison.labelling import judge_rows
 from assay.errors import AssayError
-from assay.records import AnyJSON
-from assay.report.reading import RunSummary
+from assay.records import AnyJSON, mapping
 from assay.runs.labels import TaskLabels
-from assay.runs.run import mapping
+from assay.runs.run import Run
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.scoring.judges import ROLE, json_objects
 from assay.viewer.trajectory import judge_questions, nodes_of_responses
@@ -31,7 +30,7 @@ class VerdictView(NamedTuple):
     """The node of a graph that asked."""
 
 
-def verdict_views(run: RunSummary, task: str, row: StoredSample) -> list[VerdictView]:
+def verdict_views(run: Run, task: str, row: StoredSample) -> list[VerdictView]:
     """The verdicts of a sample, in the order in which they were asked for; of a graph those of its judge nodes."""
     replies = row.replies or ()
     own = sum(map(len, row.responses))
@@ -51,7 +50,7 @@ def verdict_views(run: RunSummary, task: str, row: StoredSample) -> list[Verdict
     return [each._replace(scale=scale if isinstance(each.score, int | float) else "") for each in views] + in_graph
 
 
-def _of_graph(run: RunSummary, row: StoredSample) -> list[VerdictView]:
+def _of_graph(run: Run, row: StoredSample) -> list[VerdictView]:
     """The verdicts of the judges that nodes of a graph asked."""
     texts, replies, nodes = shown_texts(row.responses, row.replies), row.replies or (), nodes_of_responses(row)
     role = ROLE if ROLE in mapping(run.manifest.get("roles")) else ""
@@ -63,16 +62,16 @@ def _of_graph(run: RunSummary, row: StoredSample) -> list[VerdictView]:
     ]  # fmt: skip
 
 
-def _scale(run: RunSummary, task: str) -> str:
+def _scale(run: Run, task: str) -> str:
     """The scale that the judge of a task was asked to use, in words."""
     try:
-        [rows] = judge_rows(run.run.finished(), [task])
+        [rows] = judge_rows(run.finished(), [task])
     except AssayError:  # it has no judge, or is in progress
         return ""
     return "" if rows.other else f"from {rows.scale[0]:g} to {rows.scale[1]:g}"
 
 
-def _view(run: RunSummary, role: str, question: str, said: AnyJSON, usage: AnyJSON) -> VerdictView:
+def _view(run: Run, role: str, question: str, said: AnyJSON, usage: AnyJSON) -> VerdictView:
     roles = mapping(run.manifest.get("roles"))
     role = role or (next(iter(roles)) if len(roles) == 1 else "")
     known = mapping(roles.get(role))
