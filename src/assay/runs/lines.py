@@ -180,9 +180,9 @@ def _provisional(owner: str, written: JSONObject) -> Row:
     estimate = Estimate(
         json_number(written.get("value")),
         json_number(written.get("stderr")),
-        None if low is None and high is None else (json_number(low), json_number(high)),
         _whole(written.get("n")),
         str(written.get("reason") or ""),
+        None if low is None and high is None else (json_number(low), json_number(high)),
         method=str(written.get("method") or ""),
     )
     return Row(
