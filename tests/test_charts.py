@@ -28,7 +28,7 @@ from assay.report.charts import (
 from assay.report.drawing import STYLE, Drawing, as_image, as_svg
 from assay.report.graph_drawing import END, START, DrawnEdge, DrawnNode, draw_graph, graph_nodes_and_edges, layers_of
 from assay.report.text_charts import bar_text, forest_text
-from assay.statistics.calibration import CurvePoint
+from assay.results import Estimate, ReliabilityPoint
 
 HOSTILE = '"><script>alert(1)</script>&amp;'
 GRAPH = [DrawnNode(START), DrawnNode(HOSTILE, HOSTILE, HOSTILE), DrawnNode(END)], [DrawnEdge(START, HOSTILE, HOSTILE)]
@@ -102,8 +102,8 @@ def test_differences_have_zero_in_the_middle_of_a_text_and_fit_its_columns() -> 
 
 
 def test_calibration_draws_a_dot_for_every_bin_and_the_line_of_a_calibrated_model() -> None:
-    bins = [CurvePoint(0.0, 0.0, 4), CurvePoint(0.5, 1.0, 4), CurvePoint(1.0, 0.0, 1)]
-    points = reliability_points(bins, [None, (0.5, 1.0), None])
+    bins = [Estimate(0.0, n=4), Estimate(1.0, interval=(0.5, 1.0), n=4), Estimate(0.0, n=1)]
+    points = reliability_points([ReliabilityPoint(place / 2, right) for place, right in enumerate(bins)])
     root = embedded(draw(Chart("", [reliability_panel("", [Series("", points)])])))
     left, middle, right = [(float(each.get("cx") or 0), float(each.get("cy") or 0)) for each in root.iter("circle")]
     assert middle[0] == (left[0] + right[0]) / 2 and left[1] == right[1] > middle[1]

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay import ConfigError
-from assay.groups.pooled_means import TaskScore, pooled_stderr, weighted_mean
+from assay.groups.pooled_means import pooled_stderr, weighted_mean
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import StderrMethod, bootstrap, estimate
+from assay.statistics.evidence import Estimate
 from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run
 
 LLS = [-0.5, -1.25, -3.0, -0.75, -2.0, -1.5, -0.25, -4.0]
@@ -402,7 +403,7 @@ def test_a_bootstrap_of_the_mean_is_near_the_closed_form(values: list[float]) ->
 
 @given(st.lists(SHARES, min_size=1, max_size=5))
 def test_a_mean_by_size_is_the_mean_of_all_documents(tasks: list[list[float]]) -> None:
-    scores = [TaskScore(*of(values), len(values)) for values in tasks]
+    scores = [Estimate(*of(values), len(values)) for values in tasks]
     everything = [value for values in tasks for value in values]
     assert weighted_mean(scores, by_size=True) == pytest.approx(statistics.fmean(everything), abs=1e-12)
     assert weighted_mean(scores, by_size=False) == pytest.approx(statistics.fmean(s.value for s in scores), abs=1e-12)
@@ -410,7 +411,7 @@ def test_a_mean_by_size_is_the_mean_of_all_documents(tasks: list[list[float]]) -
 
 @given(st.data(), st.lists(SHARES, min_size=1, max_size=5), st.booleans())
 def test_the_order_of_tasks_does_not_matter(data: st.DataObject, tasks: list[list[float]], by_size: bool) -> None:
-    scores = [TaskScore(*of(values), len(values)) for values in tasks]
+    scores = [Estimate(*of(values), len(values)) for values in tasks]
     shuffled = data.draw(st.permutations(scores))
     for function in (pooled_stderr, weighted_mean):
         assert function(shuffled, by_size=by_size) == pytest.approx(
@@ -422,7 +423,7 @@ def test_the_order_of_tasks_does_not_matter(data: st.DataObject, tasks: list[lis
 def test_like_tasks_have_the_error_of_one_over_the_root_of_their_number(values: list[float], count: int, by_size: bool) -> None:  # fmt: skip
     """There lm-eval's pooled error agrees."""
     value, error = of(values)
-    scores = [TaskScore(value, error, len(values))] * count
+    scores = [Estimate(value, error, len(values))] * count
     assert pooled_stderr(scores, by_size=by_size) == pytest.approx(error / math.sqrt(count), rel=1e-9, abs=1e-12)
 
 

@@ -210,9 +210,9 @@ def test_reliability_has_the_stored_curve(folder: Path) -> None:
     stored = assay.Run.open(folder / "choices").results.row("choices", ScoreKey("ece", "none")).reliability
     assert len(stored) > 2
     for point in stored:
-        assert f"choices: choices confidence {point.confidence:.2f}, {point.accuracy:.2f} right of {point.n}" in titles(
-            picture
-        )
+        right = point.accuracy
+        shown = f"choices: choices confidence {point.confidence:.2f}, {right.value:.2f} right of {right.n}"
+        assert shown in titles(picture)
 
 
 def test_differences_are_drawn_in_percentage_points_around_zero(folder: Path) -> None:

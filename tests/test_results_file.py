@@ -23,7 +23,7 @@ NUMBER = Estimate(
 ROW = Row(
     "a", "acc", "strict", NUMBER, failed=2, reasons={"timeout": 1}, is_incomplete=True, higher_is_better=True,
     failure_bounds=(0.2, 0.5), noise={"within": 0.1, "between": 0.2, "repeats": 2}, labels=3, tuning=0.5,
-    reliability=[ReliabilityPoint(0.5, 0.5, 2, (0.1, 0.9))],
+    reliability=[ReliabilityPoint(0.5, Estimate(0.5, interval=(0.1, 0.9), n=2))],
 )  # fmt: skip
 LOST = Row("a", "f1", "strict", Estimate(None, reason="no positives", named_values={"x": 1.0}), lacks_number=True)
 TASK = TaskEntry(

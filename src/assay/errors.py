@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from assay.similar import nearest as nearest
 
@@ -52,6 +52,15 @@ class AssayError(SelfExplanatory):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(dict.fromkeys(problems))
         super().__init__("\n".join(map(str, self.problems)))
+
+    @classmethod
+    def at(cls, place: Place | str, what: str, fix: str = "") -> Self:
+        """Return an error about one problem: at a place of a file, or in what has this name, such as a flag or a key.
+
+        >>> print(ConfigError.at("--level", "must be between 0.5 and 1, got 0.3"))
+        --level: must be between 0.5 and 1, got 0.3
+        """
+        return cls([Problem(place if isinstance(place, Place) else Place(place), what, fix)])
 
 
 Explained = TypeVar("Explained", bound=SelfExplanatory)

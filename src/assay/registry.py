@@ -229,11 +229,11 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
         source = thing if source is None else source
         if name in self._built_in:
             what = f"the name {name!r} is that of a built-in {self.kind}"
-            raise ConfigError([Problem(Place(_defined(source)), what, "choose another name")])
+            raise ConfigError.at(_defined(source), what, "choose another name")
         other = self._other(name, source)
         if not replacing and other is not None:
             what = f"two {_plural(self.kind)} are called {name!r}: {_defined(other)} and {_defined(source)}"
-            raise ConfigError([Problem(Place(_defined(source)), what, "give one of them another name")])
+            raise ConfigError.at(_defined(source), what, "give one of them another name")
         member: M = self._adopt(name, thing) if self._adopt is not None else thing
         if callable(member):
             self.refuse_shape(member, len(self.supplied))
@@ -398,9 +398,7 @@ def is_plugin_file(named: str) -> bool:
 def _plugin_module(name: str) -> ModuleType:
     place = Place(f"--plugin {name}")
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigError(
-            [Problem(place, f"invalid module name {name!r}", "name a module, or a file that ends in .py")]
-        )
+        raise ConfigError.at(place, f"invalid module name {name!r}", "name a module, or a file that ends in .py")
     if name not in sys.modules:
         fix = f"write ./{name}.py for the file" if Path(f"{name}.py").is_file() else "install it, or name its file"
         with refused(place, "the plug-in cannot be loaded", fix):
@@ -411,7 +409,7 @@ def _plugin_module(name: str) -> ModuleType:
 def _plugin_file(file: Path) -> ModuleType:
     place, path = Place(f"--plugin {file}"), Path(os.path.realpath(file.expanduser()))
     if not path.is_file():
-        raise ConfigError([Problem(place, "there is no such file", "correct its path, or name an importable module")])
+        raise ConfigError.at(place, "there is no such file", "correct its path, or name an importable module")
     state = path.stat()
     stamp = (state.st_mtime_ns, state.st_size)
     name = f"assay_plugin_{zlib.crc32(str(path).encode()):08x}_{path.stem}"
@@ -436,7 +434,7 @@ class refused(user_code):  # noqa: N801  # reads as a statement: `with refused(p
     """
 
     def __init__(self, place: Place, what: str, fix: str) -> None:
-        super().__init__(what, lambda message: ConfigError([Problem(place, message, fix)]), passes=AssayError)
+        super().__init__(what, lambda message: ConfigError.at(place, message, fix), passes=AssayError)
         self._at, self._what, self._fix = place, what, fix
 
     def __exit__(
@@ -447,7 +445,7 @@ class refused(user_code):  # noqa: N801  # reads as a statement: `with refused(p
             raise ConfigError(placed) from error
         if isinstance(error, TypeError | ValueError):  # the message of a wrong argument is enough
             _, _, message = words(error).partition(": ")
-            raise ConfigError([Problem(self._at, f"{self._what}: {message:.{MOST_WORDS}}", self._fix)]) from error
+            raise ConfigError.at(self._at, f"{self._what}: {message:.{MOST_WORDS}}", self._fix) from error
         super().__exit__(kind, error, trace)
 
 

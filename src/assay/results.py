@@ -24,6 +24,7 @@ from assay.score_keys import ScoreKey
 from assay.statistics.evidence import WRITTEN
 from assay.statistics.evidence import Estimate as Estimate
 from assay.statistics.evidence import Interval as Interval
+from assay.statistics.evidence import keys as keys
 from assay.statistics.influence import Bounds
 
 ABOVE: Mapping[str, bool] = {"above": True}
@@ -46,9 +47,7 @@ class ReliabilityPoint:
     """How often answers of about this confidence are right."""
 
     confidence: float
-    accuracy: float
-    n: int
-    interval: Interval | None = None
+    accuracy: Estimate = field(metadata=keys("accuracy=value", "n", "interval"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError
 from assay.models.local.hf.backend import HF
 from assay.public import run as evaluate_run
 from assay.runs.run import COMPLETE, Run
@@ -47,11 +47,11 @@ class AssayCallback(TrainerCallback):
         **options: Any,
     ) -> None:  # fmt: skip
         if every is not None and every < 1:
-            raise ConfigError([Problem(Place("every"), f"must be a number of steps, got {every}", "give 1 or more")])
+            raise ConfigError.at("every", f"must be a number of steps, got {every}", "give 1 or more")
         for name in ("model", "model_args", "output_path"):
             if name in options:
                 fix = "leave it out; `runs_dir` is where runs are stored"
-                raise ConfigError([Problem(Place(name), "is set by the callback", fix)])
+                raise ConfigError.at(name, "is set by the callback", fix)
         self.tasks, self.every, self.runs_dir, self.tokenizer = tasks, every, Path(runs_dir), tokenizer
         self.trainer, self.stop_on_failure, self.options = trainer, stop_on_failure, options
         self.runs: dict[int, Run] = {}
@@ -62,7 +62,7 @@ class AssayCallback(TrainerCallback):
         deepspeed = getattr(args, "hf_deepspeed_config", None)
         if getattr(args, "fsdp", None) or (deepspeed is not None and deepspeed.is_zero3()):
             what = "the weights are spread over processes, and one of them cannot evaluate alone"
-            raise ConfigError([Problem(Place("AssayCallback"), what, "save checkpoints, and use `assay run` on them")])
+            raise ConfigError.at("AssayCallback", what, "save checkpoints, and use `assay run` on them")
 
     def on_step_end(
         self,
@@ -136,7 +136,7 @@ class AssayCallback(TrainerCallback):
                 "the Trainer has no tokenizer",
                 "give AssayCallback(tokenizer=…), or Trainer(processing_class=…)",
             )
-            raise ConfigError([Problem(Place("tokenizer"), what, fix)])
+            raise ConfigError.at("tokenizer", what, fix)
         live = HF(_unwrapped(around["model"]), tokenizer=tokenizer)  # type: ignore[arg-type]  # objects, as load_hf takes them
         options = {"progress": False, "force": True, **self.options}
         return evaluate_run(live, tasks=self.tasks, output_path=str(self.runs_dir / f"step-{step}"), **options)

@@ -73,7 +73,7 @@ def included_roots(include_path: IncludePath, dialect: Dialect) -> Iterator[Root
         if not what and not os.access(folder, os.R_OK | os.X_OK):
             what = f"the folder {written!r} is not readable"
         if what:
-            raise ConfigError([Problem(Place("include_path"), what, "give the folder that holds the task files")])
+            raise ConfigError.at("include_path", what, "give the folder that holds the task files")
         yield Root(str(folder), "include_path", dialect)
 
 

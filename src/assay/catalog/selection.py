@@ -67,7 +67,7 @@ def split_specs(specs: UserValue) -> list[Spec]:
 def no_spec(written: UserValue, place: Place) -> ConfigError:
     """The refusal of something that can be no task."""
     what = f"tasks must be names, paths or configurations, not {type(written).__name__}"
-    return ConfigError([Problem(place, what, "write `tasks: [name]`, and a name that looks like a number in quotes")])
+    return ConfigError.at(place, what, "write `tasks: [name]`, and a name that looks like a number in quotes")
 
 
 def looks_like_path(spec: str) -> bool:

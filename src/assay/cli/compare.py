@@ -13,7 +13,7 @@ from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
 from assay.comparison.compare import compare
 from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.report.ci import GateOutcome, recovery_table
@@ -107,14 +107,12 @@ def run_compare(options: argparse.Namespace) -> int:
     if isinstance(options.plot, str):
         if Path(options.plot).is_dir():
             what = "--plot takes a file, and this is a folder"
-            raise ConfigError(
-                [Problem(Place(options.plot), what, "write the runs first: RUN RUN --plot, or RUN RUN --plot out.svg")]
-            )
+            raise ConfigError.at(options.plot, what, "write the runs first: RUN RUN --plot, or RUN RUN --plot out.svg")
         check_target(Path(options.plot))  # before any run is read
     for flag in ("inconclusive", "junit"):
         if getattr(options, flag) and not options.gate:
             fix = "add --gate 'acc > -1pp'"
-            raise ConfigError([Problem(Place(f"--{flag}"), "is for gates, and there is none", fix)])
+            raise ConfigError.at(f"--{flag}", "is for gates, and there is none", fix)
     begin_report(options)
     comparison, is_whole = of_readable_runs(options.runs, lambda runs: _compared(runs, options), needed=1)
     if options.summary:
@@ -222,5 +220,5 @@ def run_verify_backend(options: argparse.Namespace) -> int:
 
 def _share(number: float, option: str) -> float:
     if not number >= 0:
-        raise ConfigError([Problem(Place(option), f"must be at least 0, got {number}", "")])
+        raise ConfigError.at(option, f"must be at least 0, got {number}")
     return number

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from assay.cli.flags import add_option, add_table_options, joined_pairs
 from assay.cli.output import counted, echo, echo_err, echo_results
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
@@ -93,7 +93,7 @@ def _pack_baseline(options: argparse.Namespace) -> int:
     from assay.comparison.packs import noise_lines, open_run, pack_baseline
 
     if options.no_gold:
-        raise ConfigError([Problem(Place("--no_gold"), "a baseline has no texts at all", "leave it out")])
+        raise ConfigError.at("--no_gold", "a baseline has no texts at all", "leave it out")
     path = options.output_path or f"{Path(options.folders[0]).resolve().name}-baseline.zip"
     archive = pack_baseline(options.folders, path)
     runs = counted(len(options.folders), "run")

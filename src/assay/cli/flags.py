@@ -13,7 +13,7 @@ from assay.ahead import import_ahead
 from assay.config.arguments import parse_arguments, parse_value
 from assay.config.option import YAMLMapping, YAMLValue, yaml_fields
 from assay.config.run import GRAPHS, GROUPS, OPTIONS, PATHS, SCORING, WORK, RunConfig, RunOption
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 
 if typing.TYPE_CHECKING:
     from assay.tasks import TaskManager
@@ -190,7 +190,7 @@ def labeller_name(chosen: str | None) -> str:
     name = chosen.strip() if chosen is not None else ""
     if chosen is not None and (not name or len(name) > LONGEST_NAME or not name.isprintable()):
         what = f"a name has 1 to {LONGEST_NAME} characters, got {chosen!r:.90}"
-        raise ConfigError([Problem(Place("--labeller"), what, "such as --labeller Ann")])
+        raise ConfigError.at("--labeller", what, "such as --labeller Ann")
     try:
         return name or getpass.getuser()
     except (KeyError, OSError):  # a container may have no names of users
@@ -245,7 +245,7 @@ def _role(text: str) -> tuple[str, str]:
     role, equals, model = text.partition("=")
     if not equals:
         fix = "write judge=openai-chat,model=x,base_url=…"
-        raise ConfigError([Problem(Place("model_role"), f"no role in {text!r}", fix)])
+        raise ConfigError.at("model_role", f"no role in {text!r}", fix)
     return role.strip(), model
 
 
@@ -255,9 +255,7 @@ def _samples(written: str) -> YAMLValue:
     try:
         return json.loads(_content(written) if not written.lstrip().startswith("{") else written)
     except ValueError as error:
-        raise ConfigError(
-            [Problem(Place("samples"), f"is not valid JSON: {error}", 'write {"task": [0, 1]}')]
-        ) from None
+        raise ConfigError.at("samples", f"is not valid JSON: {error}", 'write {"task": [0, 1]}') from None
 
 
 def _content(written: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from assay.cli.flags import SUMMARY, add_gate_flags
 from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, echo_wrapped, printable
 from assay.comparison.verdicts import GateReport, gate
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.runs.files import make_folder, new_file
 from assay.runs.storage import refuse_url, shown_path
@@ -95,15 +95,13 @@ def write_junit(path: str, content: bytes) -> None:
     target = Path(path)
     refuse_url(path, "--junit")
     if target.is_dir():
-        raise ConfigError([Problem(Place("--junit"), f"{path} cannot be written: it is a folder", "name a file")])
+        raise ConfigError.at("--junit", f"{path} cannot be written: it is a folder", "name a file")
     try:
         make_folder(target.parent)
         with new_file(target) as part:
             part.write_bytes(content)
     except OSError as error:
-        raise ConfigError(
-            [Problem(Place("--junit"), f"{path} cannot be written: {error.strerror}", "name another file")]
-        ) from None
+        raise ConfigError.at("--junit", f"{path} cannot be written: {error.strerror}", "name another file") from None
 
 
 def _append(path: Path, text: str) -> None:

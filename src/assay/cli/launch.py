@@ -11,7 +11,7 @@ from assay.cli.run import config_file
 from assay.cli.run_gates import taken_from
 from assay.cli.sweep import runs_of
 from assay.config.run import RunConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.prepare import load
 from assay.fleet.launch import LaunchOptions, check, kubernetes_manifest, slurm_script
@@ -74,5 +74,5 @@ def _send(executor: str, script: str) -> int:
     command = SENDERS[executor]
     if shutil.which(command[0]) is None:
         fix = "run this where it is, or leave --send out and send the script yourself"
-        raise ConfigError([Problem(Place("--send"), f"{command[0]} is not installed", fix)])
+        raise ConfigError.at("--send", f"{command[0]} is not installed", fix)
     return subprocess.run(command, input=script.encode(), check=False).returncode

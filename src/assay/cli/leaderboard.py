@@ -8,7 +8,7 @@ from assay.cli.flags import add_table_options
 from assay.cli.output import echo, echo_err, echo_json, echo_table
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.config.record_json import json_values
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.number_text import format_share
 from assay.records import JSONDict
 from assay.report.report_table import (
@@ -96,7 +96,7 @@ def parse_names(written: Sequence[str]) -> dict[str, str]:
     pairs = [each.partition("=") for each in written]
     wrong = next((each for each, (old, _, new) in zip(written, pairs, strict=True) if not old or not new), None)
     if wrong is not None:
-        raise ConfigError([Problem(Place("--name"), f"invalid name {wrong!r}", "write OLD=NEW")])
+        raise ConfigError.at("--name", f"invalid name {wrong!r}", "write OLD=NEW")
     return {old: new for old, _, new in pairs}
 
 

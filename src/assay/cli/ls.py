@@ -11,7 +11,7 @@ from assay.catalog.roots import all_roots
 from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
 from assay.dialect import dialect_of_files
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place
 from assay.records import JSON
 from assay.report.report_table import text_table
 from assay.similar import nearest
@@ -94,10 +94,10 @@ def _take_words(options: argparse.Namespace) -> None:
         meant = nearest(options.kind, kinds, count=1, only_slips=True)
         if word is not None or meant:
             fix = f"did you mean {meant[0]!r}?" if meant else f"use one of: {', '.join(kinds)}"
-            raise ConfigError([Problem(Place("ls"), f"no kind of names {options.kind!r}", fix)])
+            raise ConfigError.at("ls", f"no kind of names {options.kind!r}", fix)
         options.kind, word = "tasks", options.kind
     if word is not None and options.pattern:
-        raise ConfigError([Problem(Place("ls"), f"{word!r} and --pattern exclude each other", "give one of them")])
+        raise ConfigError.at("ls", f"{word!r} and --pattern exclude each other", "give one of them")
     if word is not None:
         options.pattern = word if any(mark in word for mark in "*?[") else f"*{word}*"
 

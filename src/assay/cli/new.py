@@ -309,7 +309,7 @@ def run_new(options: argparse.Namespace) -> int:
     name, files = options.name, KINDS[options.kind]
     wrong = _wrong_name(name, has_code="py" in files)
     if wrong:
-        raise ConfigError([Problem(Place("new"), f"the name {name!r} {wrong}", "use letters, digits and _")])
+        raise ConfigError.at("new", f"the name {name!r} {wrong}", "use letters, digits and _")
     folder = Path(options.dir)
     plain = re.fullmatch(r"[A-Za-z]\w*", name) and name.lower() not in WORDS
     camel = "".join(part[:1].upper() + part[1:] for part in name.split("_")) or name
@@ -320,7 +320,7 @@ def run_new(options: argparse.Namespace) -> int:
     }
     for path in texts:
         if path.exists():
-            raise ConfigError([Problem(Place(str(path)), "the file exists already", "choose another name or --dir")])
+            raise ConfigError.at(str(path), "the file exists already", "choose another name or --dir")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():

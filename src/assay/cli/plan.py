@@ -127,9 +127,7 @@ def _half_width(options: argparse.Namespace, aim: Aim) -> float:
         return aim.mde
     size = SIZE.fullmatch(options.half_width.replace(" ", ""))
     if size is None or not float(size[1]):
-        raise ConfigError(
-            [Problem(Place("--half_width"), f"invalid width {options.half_width!r}", "write 1pp, or 0.05")]
-        )
+        raise ConfigError.at("--half_width", f"invalid width {options.half_width!r}", "write 1pp, or 0.05")
     return float(size[1]) / (100 if size[2] else 1)
 
 
@@ -170,7 +168,7 @@ def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     from assay.runs.run import Run
 
     if len(options.baseline) > 2:
-        raise ConfigError([Problem(Place("--baseline"), "takes one run or two", "name a run, or two to compare")])
+        raise ConfigError.at("--baseline", "takes one run or two", "name a run, or two to compare")
     runs = [Run.open(each).finished() for each in options.baseline]
     names = [*runs[0].groups, *runs[0].scored_tasks]
     selected = (
@@ -189,7 +187,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     from assay.evaluation.flow import prepare_run
 
     if not options.tasks:
-        raise ConfigError([Problem(Place("assay plan"), "no tasks", "name tasks or groups, or a --baseline RUN")])
+        raise ConfigError.at("assay plan", "no tasks", "name tasks or groups, or a --baseline RUN")
     prepared = prepare_run(RunConfig(tasks=options.tasks), task_manager(options))
     for names, why in grouped(prepared.broken.items()):
         echo_wrapped(f"{tasks_text(names)}: {why}", sys.stderr)
@@ -204,7 +202,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     if unknown:
         echo_err(f"no rate, so the variance is not known without a run of it (--baseline RUN): {', '.join(unknown)}")
     if unknown and not tasks:
-        raise ConfigError([Problem(Place("assay plan"), f"nothing is known of {some(unknown)}", "add --baseline RUN")])
+        raise ConfigError.at("assay plan", f"nothing is known of {some(unknown)}", "add --baseline RUN")
     rows = planned_from_tasks(tasks, prepared.groups, aim)
     missing = {group.name for group in prepared.groups} - {each.name for each in rows}
     if missing:

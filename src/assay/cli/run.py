@@ -21,7 +21,7 @@ from assay.config.fields import Fields, Origin
 from assay.config.option import NOTHING
 from assay.config.run import RunConfig, options_where
 from assay.config.source import Source, read_bytes
-from assay.errors import ConfigError, Place, Problem, grouped
+from assay.errors import ConfigError, Problem, grouped
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.options import in_runs_folder, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
@@ -86,7 +86,7 @@ def _with_folder(config: RunConfig, options: argparse.Namespace) -> RunConfig:
         return in_runs_folder(config)
     for name in ("output_path", "runs_dir", "log_samples", "predict_only"):
         if getattr(config, name) and not config.dry_run:
-            raise ConfigError([Problem(Place(name), f"--no_output excludes --{name}", "leave one of them out")])
+            raise ConfigError.at(name, f"--no_output excludes --{name}", "leave one of them out")
     return config
 
 
@@ -207,7 +207,7 @@ def config_file(path: str | None) -> Fields | None:
     try:
         source = Source(path, read_bytes(path))
     except OSError as error:
-        raise ConfigError([Problem(Place(path), f"cannot be read: {error.strerror}", "check the path")]) from None
+        raise ConfigError.at(path, f"cannot be read: {error.strerror}", "check the path") from None
     if source.problems or not isinstance(source.value, Mapping):
         raise ConfigError(
             source.problems or [Problem(source.place(), "the file is not a mapping of options", "write key: value")]
@@ -224,7 +224,7 @@ def _translate_sygra(options: argparse.Namespace) -> int | None:
     records_at_once = None
     if options.task is not None:
         if options.tasks:
-            raise ConfigError([Problem(Place("task"), "--task and --tasks exclude each other", "give one of them")])
+            raise ConfigError.at("task", "--task and --tasks exclude each other", "give one of them")
         options.tasks = [options.task]
         records_at_once, options.batch_size = _records_at_once(options.batch_size), None
         if records_at_once is not None and records_at_once > 32 and "num_concurrent" not in str(options.model_args):
@@ -232,7 +232,7 @@ def _translate_sygra(options: argparse.Namespace) -> int | None:
     for theirs, ours in ALIASES.items():
         value = getattr(options, theirs)
         if value is not None and getattr(options, ours) is not None:
-            raise ConfigError([Problem(Place(theirs), f"--{theirs} and --{ours} are the same", "give one of them")])
+            raise ConfigError.at(theirs, f"--{theirs} and --{ours} are the same", "give one of them")
         if value is not None:
             setattr(options, ours, value)
     _answer_sygra(options)
@@ -243,7 +243,7 @@ def _answer_sygra(options: argparse.Namespace) -> None:
     """Refuse flags of SyGra that have another way here, and say which have no effect."""
     for name, (_, fix) in ELSEWHERE.items():
         if str(getattr(options, name) or "false").strip().lower() not in ("false", "{}", "none", "0"):
-            raise ConfigError([Problem(Place(f"--{name}"), "is not supported", fix)])
+            raise ConfigError.at(f"--{name}", "is not supported", fix)
     for name, (_, why) in NOT_NEEDED.items():
         if getattr(options, name) is not None:
             echo_err(f"--{name} has no effect: {why}")
@@ -251,7 +251,5 @@ def _answer_sygra(options: argparse.Namespace) -> None:
 
 def _records_at_once(text: str | None) -> int | None:
     if text is not None and (not text.isdigit() or int(text) < 1):
-        raise ConfigError(
-            [Problem(Place("batch_size"), f"must be a number of records, got {text!r}", "give 1 or more")]
-        )
+        raise ConfigError.at("batch_size", f"must be a number of records, got {text!r}", "give 1 or more")
     return None if text is None else int(text)

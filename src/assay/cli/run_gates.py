@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from assay.cli.output import echo, exit_code
 from assay.config.option import YAMLValue
 from assay.config.run import RunConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation
 
@@ -50,7 +50,7 @@ def taken_from(file: Mapping[str, YAMLValue], options: argparse.Namespace) -> di
         wrong = [each for each in texts if not isinstance(each, str)]
         if wrong or (key == "inconclusive" and value not in ("pass", "fail")):
             must = {"gate": "a text or a list of texts", "inconclusive": "pass or fail"}.get(key, "a text")
-            raise ConfigError([Problem(Place(f"{options.config}: {key}"), f"must be {must}, got {value!r:.60}", "")])
+            raise ConfigError.at(f"{options.config}: {key}", f"must be {must}, got {value!r:.60}")
         if not getattr(options, key):
             setattr(options, key, texts if key == "gate" else value)
     return {key: value for key, value in file.items() if key not in KEYS}
@@ -60,13 +60,9 @@ def gates_of(options: argparse.Namespace, config: RunConfig, *, has_checkpoints:
     """The gates of a command, refused where it cannot have any."""
     for flag in ("baseline", "inconclusive", "junit"):
         if getattr(options, flag) and not options.gate:
-            raise ConfigError(
-                [Problem(Place(f"--{flag}"), "is for gates, and there is none", "add --gate 'acc >= 0.8'")]
-            )
+            raise ConfigError.at(f"--{flag}", "is for gates, and there is none", "add --gate 'acc >= 0.8'")
     if options.gate and has_checkpoints:
-        raise ConfigError(
-            [Problem(Place("--gate"), "is for one model, and there are several", "use `assay gate` for each run")]
-        )
+        raise ConfigError.at("--gate", "is for one model, and there are several", "use `assay gate` for each run")
     if options.gate and options.no_output and not config.dry_run:
-        raise ConfigError([Problem(Place("--gate"), "needs the files of the run", "leave out --no_output")])
+        raise ConfigError.at("--gate", "needs the files of the run", "leave out --no_output")
     return RunGates(options)

@@ -9,7 +9,7 @@ from pathlib import Path
 from assay.cli.flags import add_table_options
 from assay.cli.output import echo, echo_columns, echo_err, echo_tables, echo_wrapped
 from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, did_you_mean
 from assay.redaction import redacted_text
 from assay.report.index import MIN_RUNS, IndexedRun, RunIndex, index_run
 from assay.report.report_table import Column, CountCell, ReportTable, TableLine
@@ -63,7 +63,7 @@ def run_runs(options: argparse.Namespace) -> int:
     named = [options.name] if options.action == "note" else options.names if options.action == "rm" else []
     if named and any(map(is_url, [options.runs_dir or runs_folder(), *named])):
         fix = "change it with the tool of the storage"
-        raise ConfigError([Problem(Place(f"runs {options.action}"), "changes runs of this machine only", fix)])
+        raise ConfigError.at(f"runs {options.action}", "changes runs of this machine only", fix)
     folder = runs_dir(options.runs_dir)
     if options.action == "list":
         return _list(folder)
@@ -131,7 +131,7 @@ def _show(path: Path) -> int:
 def _note(path: Path, options: argparse.Namespace) -> int:
     known = read_notes(path)
     if known.problem:
-        raise ConfigError([Problem(Place(str(path)), known.problem, "repair or remove the file")])
+        raise ConfigError.at(str(path), known.problem, "repair or remove the file")
     if options.tag or options.untag or options.note is not None:
         tags = [tag for tag in (*known.tags, *options.tag) if tag not in options.untag]
         known = write_notes(path, tags, known.note if options.note is None else options.note)
@@ -143,7 +143,7 @@ def _note(path: Path, options: argparse.Namespace) -> int:
 def _push(path: Path, url: str, force: bool) -> int:
     Run.open(path)  # nothing else is uploaded
     if not is_url(url):
-        raise ConfigError([Problem(Place(url), "is not a URL", "such as s3://bucket/run")])
+        raise ConfigError.at(url, "is not a URL", "such as s3://bucket/run")
     echo(f"{push(path, url, force=force)} files uploaded: {redacted_text(url)}")
     return 0
 
@@ -167,7 +167,7 @@ def _find_run(folder: Path, name: str, is_run: Callable[[Path], bool]) -> Path:
     known = [path.name for path in runs_in(folder)]
     if Path(name).exists() or (folder / name).exists():
         raise RunError([no_run(Path(name) if Path(name).exists() else folder / name)])
-    raise ConfigError([Problem(Place(str(folder)), f"no run named {name!r}", did_you_mean(name, known))])
+    raise ConfigError.at(str(folder), f"no run named {name!r}", did_you_mean(name, known))
 
 
 def define_cache(parser: argparse.ArgumentParser) -> None:
@@ -186,7 +186,7 @@ def define_cache(parser: argparse.ArgumentParser) -> None:
 def run_cache(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     if not (folder / FILE).is_file():
-        raise ConfigError([Problem(Place(str(folder)), "no cache in this folder", "name the folder of --use_cache")])
+        raise ConfigError.at(str(folder), "no cache in this folder", "name the folder of --use_cache")
     cache = Cache(folder)
     try:
         return _list_cache(cache) if options.action == "ls" else _prune(cache, options)
@@ -216,11 +216,11 @@ def _prune(cache: Cache, options: argparse.Namespace) -> int:
     chosen = options.model is not None or options.unused_days is not None
     if chosen == options.all:
         what = "--all excludes --model and --unused_days" if chosen else "nothing selected to remove"
-        raise ConfigError([Problem(Place("prune"), what, "give --model NAME, --unused_days N, or --all alone")])
+        raise ConfigError.at("prune", what, "give --model NAME, --unused_days N, or --all alone")
     known = [shelf.model for shelf in cache.shelves()]
     if options.model is not None and options.model not in known:
         fix = did_you_mean(options.model, known)
-        raise ConfigError([Problem(Place("--model"), f"no responses of a model named {options.model!r}", fix)])
+        raise ConfigError.at("--model", f"no responses of a model named {options.model!r}", fix)
     echo(f"{cache.prune(model=options.model, unused_days=options.unused_days):,} responses removed")
     return 0
 

@@ -9,7 +9,7 @@ import orjson
 
 from assay.cli.flags import parse_count
 from assay.cli.output import counted, echo, echo_err
-from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.errors import ConfigError, did_you_mean, some
 from assay.records import AnyJSON, Trace
 from assay.runs.folder import no_run
 from assay.runs.run import Run
@@ -70,7 +70,7 @@ def _check_documents(wanted: Sequence[int], files: Mapping[str, SampleFile]) -> 
             else f"{next(iter(files))!r} has no document {some(missing)}"
         )
         fix = f"there are {len(known)}, from {min(known)} to {max(known)}" if known else "there is none"
-        raise ConfigError([Problem(Place("--doc"), what, fix)])
+        raise ConfigError.at("--doc", what, fix)
 
 
 def _files(run: Run, tasks: Sequence[str] | None) -> dict[str, SampleFile]:
@@ -82,7 +82,7 @@ def _files(run: Run, tasks: Sequence[str] | None) -> dict[str, SampleFile]:
     for task in tasks or ():
         if task not in files:
             what = f"no samples of a task named {task!r}"
-            raise ConfigError([Problem(Place("--task"), what, did_you_mean(task, files))])
+            raise ConfigError.at("--task", what, did_you_mean(task, files))
     return {task: files[task] for task in tasks} if tasks else files
 
 

@@ -12,7 +12,7 @@ from assay.cli.graph_picture import drawn, mermaid
 from assay.cli.output import counted, echo, echo_columns, echo_err, echo_json, echo_wrapped, plain
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.graphs.reading import GraphFile
 from assay.groups import Group
 from assay.models.load import token_counter
@@ -48,7 +48,7 @@ def define_show(parser: argparse.ArgumentParser) -> None:
 
 def run_show(options: argparse.Namespace) -> int:
     if not options.name.strip():
-        raise ConfigError([Problem(Place("show"), "no name given", "`assay ls` lists every name")])
+        raise ConfigError.at("show", "no name given", "`assay ls` lists every name")
     manager = task_manager(options)
     loaded, problems = manager.attempt([options.name])
     serious = [problem for problem in problems if problem.serious]
@@ -113,7 +113,7 @@ def _show_mermaid(loaded: LoadedTasks) -> None:
     graphs = [definition for definition in definitions if isinstance(definition, GraphFile)]
     if not graphs:
         fix = "name a graph_config.yaml, or a task that is a graph"
-        raise ConfigError([Problem(Place("show"), "--mermaid is for graphs", fix)])
+        raise ConfigError.at("show", "--mermaid is for graphs", fix)
     for graph in graphs:
         for line in mermaid(graph):
             echo(line)

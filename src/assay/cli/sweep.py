@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from assay.cli.output import DECISION_EXIT, EXIT, echo, echo_err, echo_table, exit_code, plain
 from assay.config.fields import Fields
 from assay.config.run import RunConfig
-from assay.errors import AssayError, ConfigError, Problem
+from assay.errors import AssayError, ConfigError
 from assay.evaluation.options import checkpoint_runs
 from assay.fleet.sweep import KEY, sweep_runs
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing
@@ -36,7 +36,7 @@ def runs_of(config: RunConfig, file: Fields | None, options: argparse.Namespace)
         if name in file or getattr(options, name):
             place = file.place(name, key=True) if name in file else file.place(KEY, key=True)
             what = f"{name} and {KEY} exclude each other"
-            raise ConfigError([Problem(place, what, f"write it in the entries of {KEY}, or leave out {KEY}")])
+            raise ConfigError.at(place, what, f"write it in the entries of {KEY}, or leave out {KEY}")
     return sweep_runs(config, file[KEY], file.origin(KEY))
 
 

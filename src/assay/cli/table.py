@@ -9,7 +9,7 @@ from assay.cli.flags import parse_count
 from assay.cli.leaderboard import parse_names
 from assay.cli.output import echo, echo_err, echo_table
 from assay.cli.report import of_readable_runs
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.report.latex import write_latex
 from assay.report.report_table import ReportTable
 from assay.report.runs_table import SPREADS, RunsTableOptions, runs_table
@@ -87,5 +87,5 @@ def _format_of_file(path: Path) -> str:
     form = SUFFIXES.get(path.suffix.lower())
     if form is None:
         what, fix = f"unsupported file name '{path.name}'", f"end it in {', '.join(SUFFIXES)}, or give --format"
-        raise ConfigError([Problem(Place(str(path)), what, fix)])
+        raise ConfigError.at(str(path), what, fix)
     return form

@@ -15,7 +15,7 @@ from assay.cli.flags import add_catalog_options, add_option, task_manager
 from assay.cli.output import counted, echo, echo_err, echo_json
 from assay.config.run import RunConfig
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place
 from assay.evaluation.prepare import find_problems
 from assay.exchange.lm_eval_tasks import fetch_tasks
 from assay.plugins import plugin_problems
@@ -99,13 +99,13 @@ def run_fetch(options: argparse.Namespace) -> int:
     for flag in ("source", "version"):
         if getattr(options, flag) is not None:
             place = Place("--from" if flag == "source" else "--version")
-            raise ConfigError([Problem(place, "is for lm-eval's task files", "write `assay fetch tasks`")])
+            raise ConfigError.at(place, "is for lm-eval's task files", "write `assay fetch tasks`")
     names = names if kind == DATA and names else options.tasks
     if len(options.tasks) == 1 and options.data_dir is None and nearest(kind, [TASKS], only_slips=True):
-        raise ConfigError([Problem(Place("fetch"), f"no task named {kind!r}", "did you mean `assay fetch tasks`?")])
+        raise ConfigError.at("fetch", f"no task named {kind!r}", "did you mean `assay fetch tasks`?")
     if options.data_dir is None:
         what = "data needs a folder"
-        raise ConfigError([Problem(Place("--data_dir"), what, f"assay fetch {' '.join(names)} --data_dir DIR")])
+        raise ConfigError.at("--data_dir", what, f"assay fetch {' '.join(names)} --data_dir DIR")
     loaded = task_manager(options).load(names)
     done: set[tuple[str | None, str | None]] = set()
     failed = 0
@@ -129,7 +129,7 @@ def _fetch_tasks(options: argparse.Namespace, names: Sequence[str]) -> int:
     """Put lm-eval's task files on this machine, and say which names they add."""
     if names or options.data_dir is not None:
         fix = f"their data: assay fetch data {' '.join(names) or 'NAME'} --data_dir DIR"
-        raise ConfigError([Problem(Place("fetch tasks"), "gets the files of all of lm-eval's tasks", fix)])
+        raise ConfigError.at("fetch tasks", "gets the files of all of lm-eval's tasks", fix)
     if options.source is None:
         echo_err(f"task files of lm_eval {options.version or VERSION} …")
     fetched = fetch_tasks(options.version, Path(options.source) if options.source is not None else None)

@@ -16,7 +16,7 @@ from assay.cli.flags import TRACKERS, joined_pairs
 from assay.cli.output import echo, echo_err
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLValue
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError, Place
 from assay.redaction import redacted_command, redacted_text
 from assay.user_code import UserCodeError, user_code
 
@@ -69,7 +69,7 @@ def requested_trackers(options: argparse.Namespace, file: dict[str, YAMLValue]) 
         trackers.append(Tracking(name, to, arguments))
     trackers += _exports(options.export or file.pop("export", None) or [])
     if trackers and options.no_output:
-        raise ConfigError([Problem(Place(trackers[0].flag), "there is nothing to log", NEEDS_FOLDER)])
+        raise ConfigError.at(trackers[0].flag, "there is nothing to log", NEEDS_FOLDER)
     for each in trackers:
         if each.to in LIBRARIES and find_spec(LIBRARIES[each.to]) is None:
             echo_err(f"--{each.flag}: {LIBRARIES[each.to]} is not installed, so this run will not be logged there")
@@ -106,9 +106,7 @@ def _exports(names: YAMLValue) -> list[Tracking]:
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, list):
-        raise ConfigError(
-            [Problem(Place("export"), f"must be names of exporters, got {names!r:.60}", "write [lm-eval]")]
-        )
+        raise ConfigError.at("export", f"must be names of exporters, got {names!r:.60}", "write [lm-eval]")
     if not names:
         return []
     from assay.exchange.exporters import EXPORTERS, writes_files  # imported where one is asked for
@@ -121,9 +119,7 @@ def _exports(names: YAMLValue) -> list[Tracking]:
 
 def _arguments(name: str, flag: Sequence[str] | None, in_file: YAMLValue) -> dict[str, YAMLValue]:
     if flag is None and not isinstance(in_file, str | Mapping | None):
-        raise ConfigError(
-            [Problem(Place(name), f"must have arguments, got {in_file!r:.60}", "write {project: name} or project=name")]
-        )
+        raise ConfigError.at(name, f"must have arguments, got {in_file!r:.60}", "write {project: name} or project=name")
     return joined_pairs(name, flag) or parse_arguments(None if flag is not None else in_file, name)
 
 

@@ -26,7 +26,7 @@ from assay.config.arguments import parse_arguments
 from assay.config.folders import runs_folder
 from assay.config.run import WORK, RunConfig, identity_of
 from assay.config.source import digest
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError
 from assay.evaluation.flow import prepare_run
 from assay.evaluation.options import run_config, task_manager, training_step, weights_argument
 from assay.evaluation.prepare import PreparedRun
@@ -128,13 +128,13 @@ def _watch_options(options: argparse.Namespace) -> WatchOptions:
         folder, pattern = folder.parent, folder.name
     if not folder.is_dir():
         what = f"no folder {folder}"
-        raise ConfigError([Problem(Place("DIR"), what, "make it before the training starts, or correct the path")])
+        raise ConfigError.at("DIR", what, "make it before the training starts, or correct the path")
     if not 0.5 < options.level < 1:
-        raise ConfigError([Problem(Place("--level"), f"must be between 0.5 and 1, got {options.level:g}", "0.95, say")])
+        raise ConfigError.at("--level", f"must be between 0.5 and 1, got {options.level:g}", "0.95, say")
     if options.last < 1:
-        raise ConfigError([Problem(Place("--last"), "must be at least 1", "leave it out, or give 3, say")])
+        raise ConfigError.at("--last", "must be at least 1", "leave it out, or give 3, say")
     if options.on_alarm and not options.gate:
-        raise ConfigError([Problem(Place("--on_alarm"), "is for gates, and there is none", "add --gate 'acc > -1pp'")])
+        raise ConfigError.at("--on_alarm", "is for gates, and there is none", "add --gate 'acc > -1pp'")
     return WatchOptions(folder.resolve(), pattern, options.ready, options.stable, options.once, options.until)
 
 
@@ -158,18 +158,18 @@ def _config(options: argparse.Namespace, watched: WatchOptions) -> RunConfig:
     """The options of all runs; the folder for them is one of this watch."""
     file = config_file(options.config)
     if file is not None and KEY in file:
-        raise ConfigError([Problem(file.place(KEY, key=True), "a watch has one model", f"leave out {KEY}")])
+        raise ConfigError.at(file.place(KEY, key=True), "a watch has one model", f"leave out {KEY}")
     stated = run_options(options, dict(file or {}))
     config = run_config({"model": "hf", **stated}, file)
     arguments = parse_arguments(config.model_args, "model_args")
     weights = weights_argument(config.model, arguments)
     if weights in arguments:
         what = f"{weights} is the checkpoint that is evaluated"
-        raise ConfigError([Problem(Place(f"model_args.{weights}"), what, f"leave it out: DIR is {watched.folder}")])
+        raise ConfigError.at(f"model_args.{weights}", what, f"leave it out: DIR is {watched.folder}")
     own, _ = fleet_options(config.model, arguments, FleetOptions.of_run(config))
     check_arguments(config.model, {**own, weights: str(watched.folder)})
     if config.dry_run:
-        raise ConfigError([Problem(Place("dry_run"), "a watch has no dry run", "use `assay run --dry_run`")])
+        raise ConfigError.at("dry_run", "a watch has no dry run", "use `assay run --dry_run`")
     output = config.output_path or f"{config.runs_dir or runs_folder()}/{_watch_name(config, watched)}"
     refuse_url(output, "--output_path")
     return replace(config, output_path=output, runs_dir=None)

@@ -10,10 +10,9 @@ from pathlib import Path
 from assay.comparison.compare import compare
 from assay.comparison.pairing import OtherPrompts, task_scores
 from assay.comparison.rows import below
-from assay.config.record_json import keys
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import JSONObject
-from assay.results import Estimate
+from assay.results import Estimate, keys
 from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json

@@ -13,7 +13,7 @@ from assay.compat.task_base import Task as Base
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import MEDIA, media_problem, template_slips, unsent_media
 from assay.dialect import dialect_of
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.records import (
     JSON,
     Document,
@@ -58,7 +58,7 @@ class ClassTask(PreparedTask):
         if task.format is not None:
             what = f"a class written for lm-eval writes its own questions, which format {task.format!r} cannot change"
             fix = "name the task without a format, or derive it from assay.GenerateTask or assay.MultipleChoiceTask"
-            raise ConfigError([Problem(class_place(task), what, fix)])
+            raise ConfigError.at(class_place(task), what, fix)
         yaml_values = resolved(
             {key: task.fields[key] for key in task.fields if key not in NOT_CONFIGURATION}, helpers.resolve
         )
@@ -204,7 +204,7 @@ def _apply_settings(lm_task: Base, task: Task, settings: Settings) -> None:
     if lm_task.config.get("output_type") == "generate_until":
         lm_task.set_config("generation_kwargs", dict(settings.gen_kwargs), update=True)
         for path, what, fix in template_slips(lm_task.config.get("generation_kwargs")):
-            raise ConfigError([Problem(Place(f"task {task.name!r}: generation_kwargs.{path[0]}"), what, fix)])
+            raise ConfigError.at(f"task {task.name!r}: generation_kwargs.{path[0]}", what, fix)
         if settings.run.repeats is not None:
             lm_task.set_config("repeats", settings.run.repeats)
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from assay.catalog.functions import check_function, check_name, load_problem, module_file
 from assay.compat.registered import Registered
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
+from assay.errors import ConfigError, Place, did_you_mean, nearest
 from assay.records import Document, Function
 from assay.registry import HELPER_MODULE
 from assay.tasks.settings import Helpers
@@ -113,13 +113,11 @@ class HelperCode:
             raise ConfigError([problem])
         file = module_file(function)
         fix = "do what it asks for, or leave the task out"
-        with user_code(
-            f"{file.name} cannot be loaded", lambda reason: ConfigError([Problem(function.place, reason, fix)])
-        ):
+        with user_code(f"{file.name} cannot be loaded", lambda reason: ConfigError.at(function.place, reason, fix)):
             module = self.load(file) if file.is_file() else importlib.import_module(function.module)
         if not hasattr(module, function.name):
             fix = did_you_mean(function.name, vars(module))
-            raise ConfigError([Problem(function.place, f"{file.name} has no {function.name!r}", fix)])
+            raise ConfigError.at(function.place, f"{file.name} has no {function.name!r}", fix)
         return getattr(module, function.name)
 
     def as_dataset(self, rows: Sequence[Document]) -> Any:
@@ -343,8 +341,8 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
     where = place or Place(str(path))
     module_name, _, name = str(path).rpartition(".")
     if not all(part.isidentifier() for part in str(path).split(".")):
-        raise _problem(where, f"invalid dotted name {path!r}", "write module.Name")
-    with user_code(f"{path}: {NOT_LOADED}", lambda reason: _problem(where, reason, LOAD_FIX)):
+        raise ConfigError.at(where, f"invalid dotted name {path!r}", "write module.Name")
+    with user_code(f"{path}: {NOT_LOADED}", lambda reason: ConfigError.at(where, reason, LOAD_FIX)):
         module = helper.find_module(module_name, folder) if module_name else None
         if module is not None and hasattr(module, name):
             return getattr(module, name)
@@ -356,7 +354,7 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
         public = [each for each in names if not each.startswith("_")]
         file = getattr(module, "__file__", None)
         shown = Path(file).name if file and not isinstance(module, Overlay) else f"module {module_name!r}"
-        raise _problem(where, f"{shown} has no {name!r}", did_you_mean(name, public))
+        raise ConfigError.at(where, f"{shown} has no {name!r}", did_you_mean(name, public))
     raise _no_module(path, module_name or path, folder, helper, where)
 
 
@@ -374,7 +372,7 @@ def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place)
         if file is not None:
             reason = load_problem(file, helper.is_supplied) if file.is_file() else ""
             if reason:
-                raise _problem(place, f"{path}: {NOT_LOADED}: {reason}", LOAD_FIX)
+                raise ConfigError.at(place, f"{path}: {NOT_LOADED}: {reason}", LOAD_FIX)
             wrong = (
                 check_name(file, name, place) if each == module_name and supplied is None and file.is_file() else None
             )
@@ -383,10 +381,10 @@ def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place)
             return None
     if supplied is not None:
         public = [each for each in vars(supplied) if not each.startswith("_")]
-        raise _problem(place, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
+        raise ConfigError.at(place, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
     root = path.partition(".")[0]
     if not all(part.isidentifier() for part in path.split(".")):
-        raise _problem(place, f"invalid dotted name {path!r}", "write module.Name")
+        raise ConfigError.at(place, f"invalid dotted name {path!r}", "write module.Name")
     if root not in ("sygra", "tasks") and find_spec(root) is not None:
         return None
     raise _no_module(path, module_name or path, folder, helper, place)
@@ -396,8 +394,4 @@ def _no_module(path: str, module: str, folder: str | None, helper: HelperCode, p
     near = nearest(module, helper.module_names(folder), count=1)
     written = "write the module beside the graph file, or install its package" if "." in path else "write module.Name"
     fix = f"did you mean {near[0]!r}?" if near else written
-    return _problem(place, f"{path}: no module named {module!r}", fix)
-
-
-def _problem(place: Place, what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(place, what, fix)])
+    return ConfigError.at(place, f"{path}: no module named {module!r}", fix)

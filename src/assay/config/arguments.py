@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from assay.config.option import YAMLValue
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 
 _NEXT_KEY = re.compile(r" +(?:[\w.\-]+ *=|$|,)")
 MAX_WHOLE = 2**64 - 1
@@ -34,7 +34,7 @@ def parse_arguments(written: YAMLValue, name: str) -> dict[str, YAMLValue]:
     wrong = next((key for key, value in arguments.items() if is_too_large(value)), None)
     if wrong is not None:
         what = f"{wrong} is a whole number of more than 64 bits"
-        raise ConfigError([Problem(Place(name), what, "give a smaller one, or quote it if it is meant as text")])
+        raise ConfigError.at(name, what, "give a smaller one, or quote it if it is meant as text")
     return arguments
 
 
@@ -48,9 +48,7 @@ def _arguments(written: YAMLValue, name: str) -> dict[str, YAMLValue]:
         try:
             mapping = json.loads(text)
         except ValueError as error:
-            raise ConfigError(
-                [Problem(Place(name), f"is not valid JSON: {error}", "check quotes and commas")]
-            ) from None
+            raise ConfigError.at(name, f"is not valid JSON: {error}", "check quotes and commas") from None
         return dict(mapping)
     arguments: dict[str, object] = {}
     for part in _split(text):
@@ -58,7 +56,7 @@ def _arguments(written: YAMLValue, name: str) -> dict[str, YAMLValue]:
         if not equals or not key.strip():
             after = f" after {list(arguments)[-1]!r}" if arguments else ""  # the text itself may be half of a secret
             what = f"expected key=value{after}"
-            raise ConfigError([Problem(Place(name), what, "write key=value,key=value; quote values with blanks")])
+            raise ConfigError.at(name, what, "write key=value,key=value; quote values with blanks")
         arguments[key.strip()] = parse_value(value.strip())
     return arguments
 

@@ -113,10 +113,10 @@ class GroupConfig:
     def __post_init__(self) -> None:
         place = Place(f"group {self.group!r:.60}")
         if not isinstance(self.group, str | int | float) or self.group == "":  # lm-eval's files may have a number
-            raise ConfigError([Problem(place, "the name of a group must be text", "write GroupConfig('name')")])
+            raise ConfigError.at(place, "the name of a group must be text", "write GroupConfig('name')")
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
             what = f"metadata must be a mapping, got {self.metadata!r:.60}"
-            raise ConfigError([Problem(place, what, "write {'version': 1.0}")])
+            raise ConfigError.at(place, what, "write {'version': 1.0}")
         if isinstance(self.task, str | Mapping):
             object.__setattr__(self, "task", (self.task,))
         if self.aggregate_metric_list is not None:

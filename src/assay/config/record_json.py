@@ -1,11 +1,6 @@
 """Records as JSON: their values by key, and the schema of them.
 
-A record that holds another one, such as an `Estimate`, names the keys that JSON has of it among its own:
-
-    @dataclass(frozen=True)
-    class Standing:
-        name: str
-        number: Estimate = field(metadata=keys("value", "least=low", "most=high"))
+A record that holds another one, such as an `Estimate`, names the keys that JSON has of it among its own (`keys`).
 """
 
 import dataclasses
@@ -21,12 +16,6 @@ from assay.records import JSONDict
 
 Hint = Any
 """A type, as annotations have it."""
-
-
-def keys(*written: str) -> Mapping[str, Mapping[str, str]]:
-    """Mark a field: JSON has these attributes of its value as keys of the record; `n=estimate.n` where the key has another name."""
-    pairs = (entry.partition("=") for entry in written)
-    return {"keys": {key: path or key for key, _, path in pairs}}
 
 
 @cache
@@ -47,7 +36,7 @@ def json_keys(record: type) -> list[str]:
 def json_values(record: object) -> JSONDict:
     """The values of a record by the keys that JSON has; those of a field that is None are None.
 
-    >>> from assay.results import Estimate
+    >>> from assay.results import Estimate, keys
     >>> @dataclasses.dataclass
     ... class Standing:
     ...     name: str

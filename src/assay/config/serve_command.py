@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 
 PORT, HOST = "{port}", "{host}"
 KNOWN: dict[tuple[str, ...], tuple[str, str]] = {
@@ -163,4 +163,4 @@ def _flags(words: Sequence[str]) -> tuple[str | None, str | None]:
 
 
 def _wrong(what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(Place("serve"), what, fix)])
+    return ConfigError.at("serve", what, fix)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from assay.engine.counts import TemporaryFailure
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError
 from assay.models.protocol import RetryableError
 from assay.models.servers.remedies import busy_remedy, malformed_remedy
 from assay.number_text import format_time_span
@@ -175,7 +175,7 @@ class Retrier:
                 is_down = True
                 pause = min(pause * 1.5, 5.0)
             what = f"model unreachable for {format_time_span(self.limits.max_downtime)}; stopped"
-            raise ModelUnreachable([Problem(Place("model"), what, "run the same command to resume")])
+            raise ModelUnreachable.at("model", what, "run the same command to resume")
         finally:
             self.unreachable_since = None
             self._reachable.set()
@@ -203,7 +203,7 @@ async def retry_before_run(send: Callable[[], Awaitable[None]], role: str = "mod
                     ("model", "--model_args") if is_own else (f"model_role.{role}", f"--model_role {role}=…")
                 )
                 fix = malformed_remedy(str(error)) if is_malformed else error.fix or busy_remedy(str(error), option)
-                raise ConfigError([Problem(Place(where), f"the model does not answer: {error}", fix)]) from None
+                raise ConfigError.at(where, f"the model does not answer: {error}", fix) from None
             if attempt == 1:
                 logging.getLogger("assay").warning("the model does not answer: %s; retrying for up to a minute", error)
             await asyncio.sleep(limits.first_wait * 2**attempt if error.retry_after is None else error.retry_after)

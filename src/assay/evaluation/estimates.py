@@ -191,7 +191,8 @@ def reliability(
 
 def _with_interval(point: CurvePoint) -> ReliabilityPoint:
     error = math.sqrt(point.accuracy * (1 - point.accuracy) / point.n)
-    return ReliabilityPoint(*point, interval(Estimate(point.accuracy, error, point.n, evidence=Evidence(is_rate=True))))
+    ends = interval(Estimate(point.accuracy, error, point.n, evidence=Evidence(is_rate=True)))
+    return ReliabilityPoint(point.confidence, Estimate(point.accuracy, n=point.n, interval=ends))
 
 
 # ---- groups

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import orjson
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place
 from assay.exchange.inspect.exporter import export_inspect
 from assay.exchange.lm_eval import export_lm_eval
 from assay.exchange.trackers import export_hub, export_mlflow, export_trackio, export_wandb, result_values
@@ -156,7 +156,7 @@ def export(
     named = {key: value for key, value in options.items() if value is not None}
     exporter = EXPORTERS.check(to, named, Place("--to"))
     if target is None and writes_files(exporter):
-        raise ConfigError([Problem(Place("--output_path"), f"{to} needs a folder to write to", "give one with -o")])
+        raise ConfigError.at("--output_path", f"{to} needs a folder to write to", "give one with -o")
     where = target if target is None else Path(target) if writes_files(exporter) else str(target)
     finished = finished_run(run)
     with (

@@ -18,7 +18,7 @@ from assay.config.loader import load
 from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.dialect import OURS
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError, Problem
 from assay.evaluation.estimates import group_entry, put_together, with_failures, with_members, with_rows
 from assay.evaluation.manifest import RUN_KEYS
 from assay.groups.checks import MemberAnswers, group_problems, ready_group
@@ -46,21 +46,13 @@ from assay.tasks.task import Task
 MAX_FAILED = 0.01
 
 
-class ReportedValue(NamedTuple):
-    """A number as its source reports it, with its standard error and number of documents where those are reported."""
-
-    value: float
-    stderr: float | None = None
-    n: int | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class ImportedTask:
     """An imported task: `samples` yields its samples in order, at every call; `reported` has the numbers of its results."""
 
     name: str
     samples: Callable[[], Iterator[SampleRecord]]
-    reported: Mapping[ScoreKey, ReportedValue] = field(default_factory=dict)
+    reported: Mapping[ScoreKey, Estimate] = field(default_factory=dict)
     alias: str = ""
     repeats: int = 1
     original: int | None = None
@@ -83,7 +75,7 @@ class ImportedGroup:
 
     name: str
     members: Sequence[str]
-    reported: Mapping[ScoreKey, ReportedValue]
+    reported: Mapping[ScoreKey, Estimate]
     alias: str = ""
     version: str = "N/A"
     size: int = 0
@@ -101,11 +93,11 @@ class ImportedRun:
     files: Sequence[Path] = ()
 
 
-def reported_values(row: JSONObject) -> dict[ScoreKey, ReportedValue]:
+def reported_values(row: JSONObject) -> dict[ScoreKey, Estimate]:
     """Read the numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
 
-    >>> reported_values({"alias": "a", "acc,none": 0.5, "acc_stderr,none": "N/A"})
-    {ScoreKey(metric='acc', filter='none'): ReportedValue(value=0.5, stderr=None, n=None)}
+    >>> [(str(key), number.value, number.stderr) for key, number in reported_values({"acc,none": 0.5, "alias": "a"}).items()]
+    [('acc,none', 0.5, None)]
     """
     reported = {}
     counts = row.get("sample_count")
@@ -114,7 +106,7 @@ def reported_values(row: JSONObject) -> dict[ScoreKey, ReportedValue]:
         if is_number(value):
             error = row.get(stderr_name(key))
             stderr, n = float(error) if is_number(error) else None, counts.get(str(key))
-            reported[key] = ReportedValue(float(value), stderr, n if isinstance(n, int) else None)
+            reported[key] = Estimate(float(value), stderr, n=n if isinstance(n, int) else 0)
     return reported
 
 
@@ -220,7 +212,7 @@ def _refuse_doubled(tasks: Sequence[ImportedTask]) -> None:
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         what = f"more than one file has a task of the same name: {', '.join(doubled[:5])}"
-        raise ConfigError([Problem(Place("import"), what, "import each into its own folder, and compare them")])
+        raise ConfigError.at("import", what, "import each into its own folder, and compare them")
 
 
 def _content(path: Path) -> str:
@@ -302,7 +294,7 @@ def _with_reported(
     for row in dict.fromkeys((*counts, *task.reported)):
         computed, reported = rows.get(row), task.reported.get(row)
         if reported is None or (
-            computed is not None and math.isclose(float(computed), reported.value, rel_tol=1e-9, abs_tol=1e-12)
+            computed is not None and math.isclose(float(computed), float(reported), rel_tol=1e-9, abs_tol=1e-12)
         ):
             estimates |= {row: computed} if computed is not None else {}
         else:
@@ -319,7 +311,7 @@ def _aggregation(row: ScoreKey) -> AggregationOrFunction | None:
     return within(None, METRICS[row.metric].bounds) if row.metric in METRICS else None
 
 
-def _reported_estimate(reported: ReportedValue, n: int, source: str) -> Estimate:
+def _reported_estimate(reported: Estimate, n: int, source: str) -> Estimate:
     reason = "" if reported.stderr is not None else "not reported by the source"
     parts = {Influence(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else {}
     return Estimate(reported.value, reported.stderr, n, reason, evidence=Evidence(parts))
@@ -350,7 +342,7 @@ def _reported_rows(
     rows = {}
     for row, reported in group.reported.items():
         own = _members_rows(row, [estimates_of(tasks[name]) for name in below if name in tasks])
-        n = reported.n if reported.n is not None else _counted(reported.value, own)
+        n = reported.n or _counted(float(reported), own)
         is_rate = bool(own) and n == sum(each.n for each in own) and all(each.evidence.is_rate for each in own)
         number = _reported_estimate(reported, n, group.name)
         rows[row] = with_interval(with_evidence(number, tasks=max(len(own), 1), is_rate=is_rate))
@@ -451,17 +443,15 @@ def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]
     try:
         value, problems = load(file.read_bytes(), str(file), OURS)
     except OSError as error:
-        raise ConfigError(
-            [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "name a YAML file")]
-        ) from None
+        raise ConfigError.at(str(file), f"cannot be read: {error.strerror}", "name a YAML file") from None
     if problems:
         raise ConfigError(problems)
     if not isinstance(value, dict) or not isinstance(value.get("group"), str):
-        raise ConfigError([Problem(Place(str(file)), "defines no group", "give a file with `group:` and `task:`")])
+        raise ConfigError.at(str(file), "defines no group", "give a file with `group:` and `task:`")
     name = value["group"]
     if name in known:
         what = f"the runs have a group {name!r} already"
-        raise ConfigError([Problem(Place(str(file)), what, "give it another name")])
+        raise ConfigError.at(str(file), what, "give it another name")
     return name, {key: each for key, each in value.items() if key != "group"}
 
 
@@ -470,7 +460,7 @@ def _refuse_function(function: Function) -> AnyJSON:
         f"{function} cannot be used here",
         "use an aggregation that has a name, or `assay score RUN --with FILE`",
     )
-    raise ConfigError([Problem(function.place, what, fix)])
+    raise ConfigError.at(function.place, what, fix)
 
 
 def _directions(group: Group[Any], tasks: Mapping[str, TaskEntry]) -> dict[str, bool | None]:

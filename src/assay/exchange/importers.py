@@ -3,20 +3,19 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.exchange.archive import read_json, unpack
 from assay.exchange.imported import (
     ImportedGroup,
     ImportedRun,
     ImportedTask,
     ImportTarget,
-    ReportedValue,
     write_imported_run,
 )
 from assay.exchange.inspect.importer import from_inspect
 from assay.exchange.lm_eval import from_lm_eval
 from assay.records import JSONObject
-from assay.results import GroupEntry, Results, Row
+from assay.results import Estimate, GroupEntry, Results, Row
 from assay.runs.folder import RunError
 from assay.runs.run import Run, holds_run
 from assay.runs.samples.reader import SampleFile
@@ -39,7 +38,7 @@ def import_runs(
     if packed:
         if len(paths) > 1 or groups:
             fix = f"first unpack it: `assay import {packed[0]} -o FOLDER`"
-            raise ConfigError([Problem(Place(str(packed[0])), "an archive must be imported alone", fix)])
+            raise ConfigError.at(str(packed[0]), "an archive must be imported alone", fix)
         return unpack(packed[0], Path(output))
     into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
     try:
@@ -48,9 +47,7 @@ def import_runs(
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # they may contain anything
         what = f"has an unexpected layout: {type(error).__name__}: {error}"
-        raise RunError(
-            [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
-        ) from error
+        raise RunError.at(", ".join(map(str, paths)), what, "give the files as they were written") from error
 
 
 def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
@@ -59,14 +56,12 @@ def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
     theirs: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise ConfigError(
-                [Problem(Place(str(path)), "no such file or folder", "name a run, a log, or a folder of them")]
-            )
+            raise ConfigError.at(str(path), "no such file or folder", "name a run, a log, or a folder of them")
         logs = sorted(path.glob("*.eval")) if path.is_dir() else []
         read = [path, *logs] if path.suffix == ".eval" or not path.is_dir() else logs
         special = next((file for file in read if not file.is_file()), None)
         if special is not None:  # a pipe would be waited for
-            raise RunError([Problem(Place(str(special)), "not a regular file", "copy its content to a file")])
+            raise RunError.at(str(special), "not a regular file", "copy its content to a file")
         if holds_run(path):
             runs.append(from_run(path))
         elif logs:
@@ -87,14 +82,8 @@ def _below(folder: Path) -> list[Path]:
             if folders
             else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
         )
-        raise ConfigError(
-            [
-                Problem(
-                    Place(str(folder)),
-                    what,
-                    f"name one of: {', '.join(map(str, folders[:5]))}" if folders else "name another",
-                )
-            ]
+        raise ConfigError.at(
+            str(folder), what, f"name one of: {', '.join(map(str, folders[:5]))}" if folders else "name another"
         )
     return folders
 
@@ -131,13 +120,8 @@ def _task(run: Run, name: str, file: SampleFile) -> ImportedTask:
     )
 
 
-def _reported(rows: Sequence[Row]) -> dict[ScoreKey, ReportedValue]:
-    reported = {}
-    for row in rows:
-        number = row.estimate
-        if number.value is not None:
-            reported[row.key] = ReportedValue(number.value, number.stderr, number.n or None)
-    return reported
+def _reported(rows: Sequence[Row]) -> dict[ScoreKey, Estimate]:
+    return {row.key: row.estimate for row in rows if row.estimate.value is not None}
 
 
 def _group(group: GroupEntry) -> ImportedGroup:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from assay.errors import Place, Problem
 from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import (
@@ -106,7 +105,7 @@ def from_lm_eval(paths: Sequence[Path]) -> ImportedRun:
     files = logged_files(samples)
     if not files:
         fix = "run lm-eval with --log_samples: a run needs samples, not numbers alone"
-        raise RunError([Problem(Place(str(paths[0])), "there is no samples_*.jsonl file beside it", fix)])
+        raise RunError.at(str(paths[0]), "there is no samples_*.jsonl file beside it", fix)
     beside = {name: results_beside(file) for name, file in files.items()}
     facts = next((results for results in beside.values() if results), {})
     groups = {each.name: each for results in beside.values() for each in _groups(results, files)}
@@ -124,7 +123,7 @@ def _task(file: SampleLog, results: JSONObject) -> ImportedTask:
     row = results.get("results", {}).get(name, {})
     first = next(logged_samples(file.path), None)
     if first is None:
-        raise RunError([Problem(Place(str(file.path)), "the file is empty", "leave it out")])
+        raise RunError.at(str(file.path), "the file is empty", "leave it out")
     repeats = max((len(responses) for responses in first.responses), default=1) or 1
     return ImportedTask(
         name=name,

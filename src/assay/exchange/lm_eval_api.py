@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.config.option import YAMLValue
-from assay.errors import ConfigError, Place, Problem, some
+from assay.errors import ConfigError, some
 from assay.evaluation.writing import Evaluation
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.groups import Group
@@ -50,7 +50,7 @@ def tasks_in(written: YAMLValue) -> list[Task | Group[Task]]:
     if wrong is not None or not items:
         what = f"{wrong!r:.60} is neither a task nor a group" if items else "there is no task"
         fix = "give what TaskManager.load returned, or {'name': task}"
-        raise ConfigError([Problem(Place("task_dict"), what, fix)])
+        raise ConfigError.at("task_dict", what, fix)
     return items
 
 

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
+from assay.config.record_json import json_values
 from assay.records import JSONDict
 from assay.results import AuditCount, Entry, GroupEntry, ReliabilityPoint, Results, Row, TaskEntry
 from assay.score_keys import BYPASS, ScoreKey, stderr_name
@@ -152,7 +152,8 @@ def _described(row: Row) -> JSONDict:
 
 
 def _point(point: ReliabilityPoint) -> JSONDict:
-    return {**asdict(point), "interval": None if point.interval is None else list(point.interval)}
+    ends = point.accuracy.interval
+    return {**json_values(point), "interval": None if ends is None else list(ends)}
 
 
 def _failures(row: Row) -> JSONDict:

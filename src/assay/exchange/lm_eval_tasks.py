@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from assay.catalog.lm_eval_names import VERSION
 from assay.catalog.roots import fetched_tasks
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place
 from assay.redaction import redacted_text
 from assay.runs.folder import staging_folder
 
@@ -43,7 +43,7 @@ def fetch_tasks(version: str | None = None, source: Path | None = None) -> Fetch
     """Put lm-eval's task files where names are looked up; nothing is done where they are there and unchanged."""
     required, version = version, version or VERSION
     if not _VERSION.fullmatch(version):
-        raise ConfigError([Problem(Place("--version"), f"{version!r} is not a version", f"such as {VERSION}")])
+        raise ConfigError.at("--version", f"{version!r} is not a version", f"such as {VERSION}")
     target = fetched_tasks()
     if source is None:
         known = _fetched_before(target.parent)
@@ -55,14 +55,14 @@ def fetch_tasks(version: str | None = None, source: Path | None = None) -> Fetch
             note = _unpacked(source, part) if source is not None else _downloaded(version, part)
             if required not in (None, note["version"]):
                 what = f"{source or 'the download'} is of version {note['version']}, not {required}"
-                raise ConfigError([Problem(FROM, what, "leave out --version, or give another file")])
+                raise ConfigError.at(FROM, what, "leave out --version, or give another file")
             known = _fetched_before(target.parent)
             if known is not None and note == _note(target.parent):
                 return known
             _replace(part, target.parent)
     except OSError as error:
         what = f"cannot be written: {error.strerror or error}"
-        raise ConfigError([Problem(Place(str(target)), what, "set ASSAY_TASKS_DIR to another folder")]) from None
+        raise ConfigError.at(str(target), what, "set ASSAY_TASKS_DIR to another folder") from None
     return FetchedTasks(target, str(note["version"]), int(str(note["files"])), were_there=False)
 
 
@@ -134,7 +134,7 @@ def _downloaded(version: str, part: Path) -> dict[str, object]:
         elif shutil.which("uv"):
             command = by_uv
         else:
-            raise ConfigError([Problem(Place(requirement), "needs pip or uv to be downloaded", _elsewhere(version))])
+            raise ConfigError.at(requirement, "needs pip or uv to be downloaded", _elsewhere(version))
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if line.strip() and "[notice]" not in line]
@@ -142,7 +142,7 @@ def _downloaded(version: str, part: Path) -> dict[str, object]:
                 lines[-1].strip().removeprefix("ERROR: ") if lines else f"exit code {done.returncode}"
             )
             what = f"cannot be downloaded: {reason}"
-            raise ConfigError([Problem(Place(requirement), what, _elsewhere(version))])
+            raise ConfigError.at(requirement, what, _elsewhere(version))
         wheels = list(Path(folder).glob("*.whl"))
         return _unpacked(wheels[0] if wheels else Path(folder), part)
 
@@ -158,12 +158,10 @@ def _unpacked(source: Path, part: Path) -> dict[str, object]:
     elif source.is_file():
         version = _from_wheel(source, part)
     else:
-        raise ConfigError(
-            [Problem(FROM, f"no file or folder {str(source)!r}", "give a wheel of lm_eval, or its folder")]
-        )
+        raise ConfigError.at(FROM, f"no file or folder {str(source)!r}", "give a wheel of lm_eval, or its folder")
     files = list(_files(part / "tasks"))
     if not any(path.suffix == ".yaml" for path in files):
-        raise ConfigError([Problem(FROM, f"{source} has no task files", "give a wheel of lm_eval, or its folder")])
+        raise ConfigError.at(FROM, f"{source} has no task files", "give a wheel of lm_eval, or its folder")
     note: dict[str, object] = {"version": version, "files": len(files), "digest": _digest(part / "tasks", files)}
     (part / NOTE).write_text(json.dumps(note, indent=1) + "\n")
     return note
@@ -176,7 +174,7 @@ def _from_folder(source: Path, part: Path) -> str:
         (each for each in folders if each.is_dir() and each.resolve().parts[-2:] == ("lm_eval", "tasks")), None
     )
     if tasks is None:
-        raise ConfigError([Problem(FROM, f"{source} has no folder lm_eval/tasks", "give the folder that has it")])
+        raise ConfigError.at(FROM, f"{source} has no folder lm_eval/tasks", "give the folder that has it")
     for path in _files(tasks):
         target = part / "tasks" / path.relative_to(tasks)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +191,7 @@ def _from_wheel(source: Path, part: Path) -> str:
             folders = {name.partition("/")[0] for name in wheel.namelist()}
             dist = next((match for each in sorted(folders) if (match := _DIST.fullmatch(each))), None)
             if dist is None:
-                raise ConfigError([Problem(FROM, f"{source} is not a wheel of lm_eval", "give one")])
+                raise ConfigError.at(FROM, f"{source} is not a wheel of lm_eval", "give one")
             hashes = _hashes(wheel.read(f"{dist[0]}/RECORD").decode())
             members = [each for each in wheel.infolist() if each.filename.startswith(INSIDE) and not each.is_dir()]
             if sum(each.file_size for each in members) > LARGEST:
@@ -213,7 +211,7 @@ def _from_wheel(source: Path, part: Path) -> str:
         raise
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
         fix = "download it again: pip download --no-deps lm_eval"
-        raise ConfigError([Problem(FROM, f"{source} is not a wheel, or damaged: {error}", fix)]) from None
+        raise ConfigError.at(FROM, f"{source} is not a wheel, or damaged: {error}", fix) from None
     return dist[1]
 
 

@@ -77,11 +77,11 @@ def export_trackio(run: Run, target: str | None, name: str | None = None, args: 
     """Log a run to Trackio; `name` is the project, `args` are those of `trackio.init`. Returns the project."""
     if target is not None:
         fix = "leave it out, or set TRACKIO_DIR"
-        raise ConfigError([Problem(Place("--output_path"), "Trackio always writes to its folder", fix)])
+        raise ConfigError.at("--output_path", "Trackio always writes to its folder", fix)
     try:
         import trackio
     except ImportError:
-        raise ConfigError([Problem(Place("--to trackio"), "trackio is not installed", "pip install trackio")]) from None
+        raise ConfigError.at("--to trackio", "trackio is not installed", "pip install trackio") from None
     arguments = dict(args or {})
     step = arguments.pop("step", None)
     own = {"project": name or PROJECT, "name": run.path.resolve().name, "config": tracked_settings(run.results.config)}
@@ -123,9 +123,7 @@ def export_hub(run: Run, target: str | None, args: JSONObject | None = None) -> 
     try:
         from huggingface_hub import HfApi
     except ImportError:
-        raise ConfigError(
-            [Problem(Place("--to hf-hub"), "huggingface_hub is not installed", installing("hub"))]
-        ) from None
+        raise ConfigError.at("--to hf-hub", "huggingface_hub is not installed", installing("hub")) from None
     api = HfApi(token=str(arguments["token"]) or None, endpoint=os.environ.get("HF_ENDPOINT"))
     owner = target or str(arguments["hub_results_org"]) or str(api.whoami()["name"])
     details = str(arguments["hub_repo_name"] or arguments["details_repo_name"] or HUB_NAME)
@@ -190,7 +188,7 @@ def _short(value: AnyJSON) -> str:
 
 
 def _missing(package: str) -> ConfigError:
-    return ConfigError([Problem(Place(f"--to {package}"), f"{package} is not installed", installing(package))])
+    return ConfigError.at(f"--to {package}", f"{package} is not installed", installing(package))
 
 
 def result_values(run: Run) -> Iterator[tuple[AnyJSON, ...]]:

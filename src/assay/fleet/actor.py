@@ -77,7 +77,7 @@ class ReplicaActor:
         model = load_model(spec["model"], spec["arguments"])
         if isinstance(model, Remote):
             what, fix = f"model {spec['model']!r} is a server, which needs no fleet", "leave out --replicas"
-            raise ConfigError([Problem(Place("replicas"), what, fix)])
+            raise ConfigError.at("replicas", what, fix)
         assert not hasattr(model, "joined"), "a fleet of fleets"
         self._model = model
         if spec["template"] is not None:

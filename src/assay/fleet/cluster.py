@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import ModuleType
 
-from assay.errors import ConfigError, Place, Problem, installing
+from assay.errors import ConfigError, installing
 from assay.scoring.workers import usable_cpus
 
 LOCAL, RUNNING = "local", "auto"
@@ -43,7 +43,7 @@ def import_ray() -> ModuleType:
         fix = (
             f"{installing('ray')}; without it, run `--shard 1/N` to `N/N` in separate processes and `assay merge` them"
         )
-        raise ConfigError([Problem(Place("ray"), "Ray is not installed", fix)]) from None
+        raise ConfigError.at("ray", "Ray is not installed", fix) from None
     return ray
 
 
@@ -85,7 +85,7 @@ def _connect(ray: ModuleType, address: str, cpus: int | None) -> None:
         if isinstance(error, ConfigError):
             raise
         what = f"no Ray cluster at {address!r}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise ConfigError([Problem(Place("ray"), what, START_ONE)]) from None
+        raise ConfigError.at("ray", what, START_ONE) from None
     if threading.current_thread() is threading.main_thread():
         # Ray's handlers of SIGTERM print a stack, exit with 15, and kill this process 3 seconds later, by an alarm
         signal.signal(signal.SIGTERM, on_term)
@@ -100,17 +100,17 @@ def _check_address(address: str) -> None:
         return
     if address.startswith("ray://"):
         what = f"{address!r} is the address of Ray's client server, which cannot stream answers"
-        raise ConfigError([Problem(Place("ray"), what, "write that of the head node, HOST:6379")])
+        raise ConfigError.at("ray", what, "write that of the head node, HOST:6379")
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         what, fix = f"{address!r} is not an address", "write --ray HOST:PORT, such as 10.0.0.1:6379, or local, or auto"
-        raise ConfigError([Problem(Place("ray"), what, fix)])
+        raise ConfigError.at("ray", what, fix)
     try:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):
             pass
     except OSError as error:
         what = f"no Ray cluster at {address!r}: {error.strerror or error}"
-        raise ConfigError([Problem(Place("ray"), what, START_ONE)]) from None
+        raise ConfigError.at("ray", what, START_ONE) from None
 
 
 def _store_bytes() -> int:

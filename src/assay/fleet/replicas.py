@@ -75,7 +75,7 @@ class Fleet:
         self._number, self._gpus_given = replicas, gpus_per_replica
         if replicas != AUTO and (not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 1):
             what = f"must be a positive number or auto, got {replicas!r}"
-            raise ConfigError([Problem(Place("replicas"), what, "write 8, or auto")])
+            raise ConfigError.at("replicas", what, "write 8, or auto")
         self._address, self._ray = ray, cast(ModuleType | None, None)
         self._stack = ExitStack()
         self._template: str | None = None
@@ -244,7 +244,7 @@ class Fleet:
             has = ray.cluster_resources()
             what = f"no machine of the cluster has space for a replica with {self._needs}: in all it has"
             what += f" {has.get('GPU', 0):g} GPUs and {has.get('CPU', 0):g} CPUs"
-            raise ConfigError([Problem(Place("gpus_per_replica"), what, "give replicas less, or join more machines")])
+            raise ConfigError.at("gpus_per_replica", what, "give replicas less, or join more machines")
         options: dict[str, Any] = {"num_cpus": self._cpus, "num_gpus": self._gpus, "max_restarts": 0}
         actor = ray.remote(concurrency_groups={CONTROL: 1}, **options)(ReplicaActor)
         self._create = actor.options(scheduling_strategy="SPREAD").remote
@@ -290,7 +290,7 @@ class Fleet:
             return orjson.dumps(spec)
         except TypeError as error:
             what = f"an argument cannot be sent to a replica: {error}"
-            raise ConfigError([Problem(Place("model_args"), what, "give texts, numbers, lists and mappings")]) from None
+            raise ConfigError.at("model_args", what, "give texts, numbers, lists and mappings") from None
 
     def _fill(self) -> None:
         """Start the replicas that are missing; Ray places each as soon as there is space."""
@@ -310,7 +310,7 @@ class Fleet:
             changed = now if opening or not self._ready else changed
             if not self._ready and not opening and not self.shares and now - begun > LOST_SECONDS:
                 what = f"the cluster gave no replica a place in {LOST_SECONDS:g} s"
-                raise ConfigError([Problem(Place("replicas"), what, "wait until others have ended, or ask for less")])
+                raise ConfigError.at("replicas", what, "wait until others have ended, or ask for less")
             if self._ready and not opening and now - changed > PLACE_SECONDS:
                 have = f"{len(self._ready)} of {self._target} replicas have a place with {self._needs}"
                 logging.getLogger("assay").warning("%s; the others join when there is space", have)
@@ -349,23 +349,23 @@ class Fleet:
         if "No module named 'assay" in str(error):
             what = "a machine of the cluster cannot import assay"
             fix = f"install assay {__version__} in the Python environment of every machine"
-            return ConfigError([Problem(Place("ray"), what, fix)])
+            return ConfigError.at("ray", what, fix)
         if self._failures < MAX_FAILURES:
             return None
         what = f"{self._failures} replicas ended while they opened the model: {self._last_error}"
-        return ConfigError([Problem(Place("replicas"), what, "see the logs of Ray; a model may need more memory")])
+        return ConfigError.at("replicas", what, "see the logs of Ray; a model may need more memory")
 
     def _admit(self, replica: RayReplica) -> None:
         """Add a replica with the same model as the others."""
         if replica.where.get("version", __version__) != __version__:
             what = f"{replica.name} has assay {replica.where['version']}, and this is {__version__}"
-            raise ConfigError([Problem(Place("ray"), what, "install the same version on every machine")])
+            raise ConfigError.at("ray", what, "install the same version on every machine")
         known = self._described or replica.described
         if replica.described["identity"] != known["identity"]:
             what = f"{replica.name} has another model than the others: {replica.described['identity']}"
             what += f" in place of {known['identity']}"
             fix = "give every machine the same files; nothing was mixed"
-            raise ConfigError([Problem(Place("model_args"), what, fix)])
+            raise ConfigError.at("model_args", what, fix)
         self._described, self._failures = known, 0
         self._ready.append(replica)
 
@@ -439,4 +439,4 @@ def check_backend(name: str) -> None:
     if "base_url" in parameters(backend(name)):
         what = f"model {name!r} is a server, and servers need no fleet"
         fix = "leave out --replicas: base_url=[URL, URL, …] spreads requests over several servers, --serve starts them"
-        raise ConfigError([Problem(Place("replicas"), what, fix)])
+        raise ConfigError.at("replicas", what, fix)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from assay.config.option import YAMLMapping
 from assay.config.run import RunConfig
 from assay.config.serve_command import ServeCommand
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError
 from assay.fleet.cluster import LOCAL, connected
 from assay.fleet.server_process import GRACE_SECONDS, LOOPBACK, ServerProcess, ServerState
 from assay.models.load import backend, load_model, parameters
@@ -78,7 +78,7 @@ def _shared_arguments(config: RunConfig, arguments: YAMLMapping, states: Sequenc
         names = next((state.models for state in states if state.models), ())
         if not names:
             what = "the server does not list its models at /v1/models"
-            raise ConfigError([Problem(Place("model_args.model"), what, "give --model_args model=NAME")])
+            raise ConfigError.at("model_args.model", what, "give --model_args model=NAME")
         shared["model"] = names[0]
     return shared
 
@@ -157,7 +157,7 @@ class ManagedServers:
         slot.server.stop(keep_log=True)
         fix = "correct the command, or give it more time with --serve_timeout" if slot.state.phase == "starting" else ""
         fix = fix or "correct the command"
-        return ConfigError([Problem(Place("serve"), what, f"{fix}. The last lines of its log: {slot.state.log}")])
+        return ConfigError.at("serve", what, f"{fix}. The last lines of its log: {slot.state.log}")
 
     def watch(self, client: Http, is_same: SameModel) -> None:
         """Watch the servers from now on, and keep the addresses of a client true."""
@@ -172,7 +172,7 @@ class ManagedServers:
             if all(slot.restarts > MAX_RESTARTS for slot in self._slots):
                 what = f"every server ended {MAX_RESTARTS + 1} times; the last time {self._reasons[-1]}"
                 fix = "correct the command, then run the same command again to resume. The last lines of a log:"
-                client.fail(ServersEnded([Problem(Place("serve"), what, f"{fix} {self._slots[-1].state.log}")]))
+                client.fail(ServersEnded.at("serve", what, f"{fix} {self._slots[-1].state.log}"))
                 return
 
     def _check(self, number: int, slot: ServerSlot, client: Http, is_same: SameModel) -> None:
@@ -247,7 +247,7 @@ def placement_of(ray: ModuleType, config: RunConfig) -> ServerPlacement:
         what = f"the cluster has GPUs for {fitting} servers of {gpus:g} each, not for {max(count, 1)}"
         if config.ray in (None, LOCAL) or config.replicas == AUTO:
             fix = "give fewer --replicas, or other --gpus_per_replica (0: without GPUs)"
-            raise ConfigError([Problem(Place("replicas"), what, fix)])
+            raise ConfigError.at("replicas", what, fix)
         log.warning("%s: waiting for nodes that join", what)
     return ServerPlacement(max(count, 1), gpus, ray.get_runtime_context().get_node_id())
 

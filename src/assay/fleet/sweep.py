@@ -55,7 +55,7 @@ def sweep_runs(config: RunConfig, written: YAMLValue, origin: Origin) -> dict[st
     can be wrong before a model is opened is reported at once."""
     if not isinstance(written, list) or not written:
         fix = "write a list: - hf,pretrained=org/name, or - {model: hf, model_args: {pretrained: org/name}}"
-        raise ConfigError([Problem(origin.place((KEY,)), "must be a list of models", fix)])
+        raise ConfigError.at(origin.place((KEY,)), "must be a list of models", fix)
     problems: list[Problem] = []
     members: list[_SweepMember] = []
     for number, each in enumerate(written):

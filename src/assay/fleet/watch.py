@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError
 from assay.evaluation.options import training_step
 from assay.fleet.sweep import changed_at
 
@@ -214,13 +214,13 @@ class CommandTemplate:
         listed = ", ".join(f"{{{name}}}" for name in known)
         if unknown or missing:
             what = f"has no {{{missing[0]}}}" if missing else f"there is no {{{unknown[0]}}}"
-            raise ConfigError([Problem(Place(self.flag), what, f"there are: {listed}")])
+            raise ConfigError.at(self.flag, what, f"there are: {listed}")
         try:
             if not shlex.split(self.written):
                 raise ValueError("it is empty")
         except ValueError as error:
             what = f"{self.written!r} is not a command: {error}"
-            raise ConfigError([Problem(Place(self.flag), what, "close its quotes")]) from None
+            raise ConfigError.at(self.flag, what, "close its quotes") from None
 
     def run(self, values: Mapping[str, object]) -> None:
         """Run it with these values; a CheckpointError has the last line of what it said."""
@@ -228,11 +228,11 @@ class CommandTemplate:
         try:
             ended = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
         except OSError as error:
-            raise CheckpointError([Problem(Place(self.flag), f"{words[0]}: {error.strerror}", "check it")]) from None
+            raise CheckpointError.at(self.flag, f"{words[0]}: {error.strerror}", "check it") from None
         if ended.returncode:
             said = [line for line in f"{ended.stdout}\n{ended.stderr}".splitlines() if line.strip()]
             what = f"{words[0]} ended with exit code {ended.returncode}" + (f": {said[-1].strip()}" if said else "")
-            raise CheckpointError([Problem(Place(self.flag), what, "")])
+            raise CheckpointError.at(self.flag, what)
 
 
 def convert(command: CommandTemplate, checkpoint: Checkpoint, out: Path) -> Path:
@@ -241,5 +241,5 @@ def convert(command: CommandTemplate, checkpoint: Checkpoint, out: Path) -> Path
     out.parent.mkdir(parents=True, exist_ok=True)
     command.run({"checkpoint": checkpoint.path, "out": out})
     if not out.exists():
-        raise CheckpointError([Problem(Place(command.flag), f"the command did not write {out}", "let it write {out}")])
+        raise CheckpointError.at(command.flag, f"the command did not write {out}", "let it write {out}")
     return out

@@ -125,7 +125,7 @@ class GraphBinder:
         if taken is not None and not _takes(taken, counts):
             arguments = " or ".join(f"({', '.join(shape)})" for shape in shapes)
             what = f"{name} takes {taken[0]} arguments, but is given {arguments}"
-            raise ConfigError([Problem(place, what, "change its parameters")])
+            raise ConfigError.at(place, what, "change its parameters")
         return function
 
     def _share(self, function: UserFunction) -> None:
@@ -260,7 +260,7 @@ class GraphBinder:
             if "tool_choice" in model.parameters:
                 path = ("models", label) if label else ("model",)
                 place = self.file.node_place(name, *path, "parameters", "tool_choice")
-                raise ConfigError([Problem(place, "tool_choice is written for the node, too", "remove one of them")])
+                raise ConfigError.at(place, "tool_choice is written for the node, too", "remove one of them")
 
     def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
         if node.post_process is None:
@@ -289,7 +289,7 @@ class GraphBinder:
         place = self.file.node_place(name, "subgraph")
         if node.subgraph in self.trail:
             what = f"graphs contain each other in a circle: {' → '.join((*self.trail, node.subgraph))}"
-            raise ConfigError([Problem(place, what, "remove one")])
+            raise ConfigError.at(place, what, "remove one")
         subgraph = self.inner(node.subgraph, place)
         changed = changed_nodes(subgraph, node.node_config_map, self.file.node_place(name, "node_config_map"))
         folder = subgraph.fields.origin("graph_config").folder
@@ -334,7 +334,7 @@ def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:
     unknown = sorted(set(map(str, changes)) - set(graph.nodes))
     if unknown or not all(isinstance(each, Mapping) for each in changes.values()):
         what = f"the subgraph has no node {unknown[0]!r}" if unknown else "changes must be mappings of keys"
-        raise ConfigError([Problem(place, what, f"its nodes are: {', '.join(graph.nodes)}")])
+        raise ConfigError.at(place, what, f"its nodes are: {', '.join(graph.nodes)}")
     shape: Any = graph.fields["graph_config"]
     copies = _copies(changes)
     renamed = {name: each.pop("prompt_placeholder_map", None) for name, each in copies.items()}
@@ -342,7 +342,7 @@ def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:
     for name, names in renamed.items():
         if names and not (isinstance(names, Mapping) and all(isinstance(each, str) for each in names.values())):
             what = f"prompt_placeholder_map of {name!r} must be a mapping of keys"
-            raise ConfigError([Problem(place, what, "write `prompt_placeholder_map: {old: new}`")])
+            raise ConfigError.at(place, what, "write `prompt_placeholder_map: {old: new}`")
         if names and "prompt" in nodes[name]:
             nodes[name]["prompt"] = _renamed(nodes[name]["prompt"], names)
     values = {**dict(graph.fields), "graph_config": {**shape, "nodes": nodes}}
@@ -403,11 +403,9 @@ def _callable(named: UserValue, name: str, place: Place) -> UserFunction:
         if callable(named):
             function: UserFunction = named
             return function
-        raise ConfigError(
-            [Problem(place, f"{name} must be a function or a class, got {named!r:.60}", "name one of them")]
-        )
+        raise ConfigError.at(place, f"{name} must be a function or a class, got {named!r:.60}", "name one of them")
     if not hasattr(named, "apply"):
-        raise ConfigError([Problem(place, f"the class {name} has no `apply`", "add one")])
+        raise ConfigError.at(place, f"the class {name} has no `apply`", "add one")
     apply: UserFunction = named.apply
     if not isinstance(inspect.getattr_static(named, "apply"), staticmethod | classmethod):
         with user_code(place_of(name, named), DataError):
@@ -456,10 +454,10 @@ def find_tools(
     for name in names:
         named_tools = list(_tools(helpers.dotted(name, folder, place)))
         if not named_tools:
-            raise ConfigError([Problem(place, f"{name} has no functions to call", "name a function, class or module")])
+            raise ConfigError.at(place, f"{name} has no functions to call", "name a function, class or module")
         for each in named_tools:
             if each.name in tools or each.name in others:
-                raise ConfigError([Problem(place, f"two tools are called {each.name!r}", "remove one")])
+                raise ConfigError.at(place, f"two tools are called {each.name!r}", "remove one")
             tools[each.name] = each
     return tools
 

@@ -189,16 +189,14 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
         try:
             source = Source(str(file), read_bytes(str(file)))
         except OSError as error:
-            raise ConfigError(
-                [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "check the path")]
-            ) from None
+            raise ConfigError.at(str(file), f"cannot be read: {error.strerror}", "check the path") from None
         if source.problems or not isinstance(source.value, Mapping):
             raise ConfigError(
                 source.problems or [Problem(source.place(), "must be a mapping of models", "write name: {…}")]
             )
         for name, keys in source.value.items():
             if not isinstance(keys, Mapping):
-                raise ConfigError([Problem(source.place((name,)), f"{name} must be a mapping", "write model_type: …")])
+                raise ConfigError.at(source.place((name,)), f"{name} must be a mapping", "write model_type: …")
             models[str(name)] = ModelEntry(str(name), keys, source.place((name,), key=True))
     starts = {start for name in models for start in _starts(name)}
     for variables in (dotenv(), os.environ):
@@ -286,7 +284,7 @@ class GraphModels:
             fix = f"write {{type: function, function: {{name: {known[0]}}}}}"
         else:
             return {"type": "function", "function": {"name": choice}} if choice in known else choice
-        raise ConfigError([Problem(place, what, fix)])
+        raise ConfigError.at(place, what, fix)
 
     def _cleaned(self, entry: ModelEntry) -> Callable[[str], str] | None:
         """The function that an entry changes every answer of its model with: `special_tokens` and `post_process`."""
@@ -297,7 +295,7 @@ class GraphModels:
         kind = self.helpers.dotted(str(named), self.folder, entry.place)
         apply = getattr(kind, "apply", None)
         if not isinstance(kind, type) or not callable(apply):
-            raise ConfigError([Problem(entry.place, f"{named} has no `apply`", "name a class that changes a text")])
+            raise ConfigError.at(entry.place, f"{named} has no `apply`", "name a class that changes a text")
         with user_code(place_of("post_process", kind), DataError):
             change = kind()
 
@@ -343,12 +341,12 @@ class GraphModels:
         if model.entry:
             key = next(iter(model.entry))
             fix = f"add model_type:, or an entry {model.name!r} to models.yaml"
-            raise ConfigError([Problem(place, f"{key!r} is set for an unknown model", fix)])
+            raise ConfigError.at(place, f"{key!r} is set for an unknown model", fix)
         unknown = sorted({each.name for each in self._all() if each.name not in self._entries})
         if len(unknown) > 1:
             what = f"the graph asks several models ({', '.join(unknown)}), and nothing defines them"
             fix = f"--model NAME for all of them, --model_role {unknown[0]}=… for one, or entries in models.yaml"
-            raise ConfigError([Problem(place, what, fix)])
+            raise ConfigError.at(place, what, fix)
         return UNDER_TEST, None
 
     def _all(self) -> Iterator[ModelConfig]:
@@ -361,17 +359,17 @@ class GraphModels:
             kind = self.helpers.dotted(written.schema, self.folder, place)
             if not hasattr(kind, "model_json_schema"):
                 fix = "name a class derived from pydantic.BaseModel, or write fields"
-                raise ConfigError([Problem(place, f"{written.schema} must be a pydantic class", fix)])
+                raise ConfigError.at(place, f"{written.schema} must be a pydantic class", fix)
             return Structure.of_schema(kind.__name__, kind.model_json_schema())
         fields = written.schema.get("fields")
         unknown = [str(key) for key in written.schema if key not in ("name", "fields")]
         if unknown or not isinstance(fields, Mapping) or not fields:
             what = f"unknown key {unknown[0]!r} of a schema" if unknown else "a schema needs fields"
             fix = did_you_mean(unknown[0], ["name", "fields"]) if unknown else "write fields: {name: {type: str}}"
-            raise ConfigError([Problem(place, what, fix)])
+            raise ConfigError.at(place, what, fix)
         for name, field_ in fields.items():
             kind = field_.get("type", "str") if isinstance(field_, Mapping) else None
             if kind not in TYPES:
                 what = f"the field {name!r} has no type that is known: {kind!r}"
-                raise ConfigError([Problem(place, what, did_you_mean(str(kind), TYPES))])
+                raise ConfigError.at(place, what, did_you_mean(str(kind), TYPES))
         return Structure.of_fields(str(written.schema.get("name", "answer")), fields)

@@ -61,7 +61,7 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
         for name, field in graph.outputs.items():
             if field.transform is not None:
                 place = graph.place("output_config", "output_map", name, "transform")
-                raise ConfigError([Problem(place, "a transform is a method of the generator", "add generator:")])
+                raise ConfigError.at(place, "a transform is a method of the generator", "add generator:")
         sources = {name: field.source for name, field in graph.outputs.items()}
         has_agents = any(isinstance(node, AgentSpec | SubgraphSpec) for node in graph.nodes.values())
         timeless: Callable[[JSONDict], Record] = _timeless if has_agents else dict
@@ -73,15 +73,13 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
     place = graph.place("output_config", "generator")
     kind = helpers.dotted(config.generator, folder, place)
     if not hasattr(kind, "generate"):
-        raise ConfigError(
-            [Problem(place, f"{config.generator} has no `generate`", "derive it from BaseOutputGenerator")]
-        )
+        raise ConfigError.at(place, f"{config.generator} has no `generate`", "derive it from BaseOutputGenerator")
     raw: Any = graph.fields["output_config"]
     for name, field in graph.outputs.items():
         if field.transform is not None and not hasattr(kind, field.transform):
             at = graph.place("output_config", "output_map", name, "transform")
             fix = did_you_mean(field.transform, dir(kind))
-            raise ConfigError([Problem(at, f"{config.generator} has no method {field.transform!r}", fix)])
+            raise ConfigError.at(at, f"{config.generator} has no method {field.transform!r}", fix)
     written = {
         name: {**dict(rule), **({"value": constants[name]} if name in constants else {})}
         for name, rule in (config.output_map or {}).items()
@@ -133,7 +131,7 @@ def _constant(graph: GraphFile, name: str) -> Value:
             place = graph.place("output_config", "output_map", name, "value")
             known = [str(each) for each in constant] if isinstance(constant, Mapping) else []
             what = f"{value} leads nowhere: there is no {key or number!r}"
-            raise ConfigError([Problem(place, what, did_you_mean(key, known) if known else "")]) from None
+            raise ConfigError.at(place, what, did_you_mean(key, known) if known else "") from None
     return constant
 
 
@@ -146,13 +144,13 @@ def _schema(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Call
         outer = entry.type.partition("[")[0].strip().lower()
         if outer not in CLASSES:
             place = graph.place("schema_config", "fields", number, "type")
-            raise ConfigError([Problem(place, f"no type named {entry.type!r}", did_you_mean(outer, CLASSES))])
+            raise ConfigError.at(place, f"no type named {entry.type!r}", did_you_mean(outer, CLASSES))
         checks.append(_check(entry, CLASSES[outer]))
     if config.schema is not None:
         place = graph.place("schema_config", "schema")
         kind = helpers.dotted(config.schema, folder, place)
         if not hasattr(kind, "model_validate"):
-            raise ConfigError([Problem(place, f"{config.schema} must be a pydantic class", "derive it from BaseModel")])
+            raise ConfigError.at(place, f"{config.schema} must be a pydantic class", "derive it from BaseModel")
 
         def validate(state: State) -> None:
             try:
@@ -239,11 +237,11 @@ def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> l
         try:
             if each.processor.endswith(".SemanticDedupPostProcessor") and find_spec("sentence_transformers") is None:
                 what = f"{each.processor} needs sentence_transformers, which is not installed"
-                raise ConfigError([Problem(place, what, "pip install sentence-transformers")])
+                raise ConfigError.at(place, what, "pip install sentence-transformers")
             kind = helpers.dotted(each.processor, folder, place)
             if not isinstance(kind, type) or not callable(getattr(kind, "process", None)):
                 fix = "derive it from GraphPostProcessor"
-                raise ConfigError([Problem(place, f"{each.processor} has no `process`", fix)])
+                raise ConfigError.at(place, f"{each.processor} has no `process`", fix)
             params, takes = dict(each.params), accepted(kind)
             arguments = {k: v for k, v in params.items() if k != PREVIOUS or k in takes.named or takes.takes_any}
             problems += parameter_problems(kind, arguments, each.processor, place)

@@ -282,7 +282,7 @@ class GraphSources:
                 kind = named or self.helpers.dotted(each.transform, folder, place)
                 if named is None and not (isinstance(kind, type) and hasattr(kind, "transform")):
                     what = f"{each.transform} has no `transform`"
-                    raise ConfigError([Problem(place, what, "derive it from DataTransform")])
+                    raise ConfigError.at(place, what, "derive it from DataTransform")
                 change = TRANSFORMS.bind(kind, {}, place)
             except ConfigError as error:
                 problems += error.problems

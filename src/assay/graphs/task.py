@@ -376,7 +376,7 @@ def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, fol
 
 
 def _no_subgraph(name: str, place: Place) -> GraphFile:
-    raise ConfigError([Problem(place, f"the subgraph {name} is not looked at", "run it")])
+    raise ConfigError.at(place, f"the subgraph {name} is not looked at", "run it")
 
 
 def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[Problem]:

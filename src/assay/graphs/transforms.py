@@ -114,7 +114,7 @@ class SkipRecords(_Checked):
             return list(data[start : len(data) - int(known.get("from_end", 0))])
         if skip_type != "range":
             what = f"skip_type must be range or count, got {skip_type!r}"
-            raise ConfigError([Problem(Place(f"transform {self.name!r}"), what, "use range or count")])
+            raise ConfigError.at(f"transform {self.name!r}", what, "use range or count")
         skipped = {at for part in _slices(range) for at in _indices(part, len(data))}
         return [record for at, record in enumerate(data) if at not in skipped]
 
@@ -126,7 +126,7 @@ def _slices(written: str) -> list[slice]:
         bounds = re.fullmatch(r"\[\s*(-?\d*)\s*:\s*(-?\d*)\s*\]", part)
         if bounds is None:
             fix = "write [start:end], as in [:10],[-10:]"
-            raise ConfigError([Problem(Place("transform 'skip_records'"), f"invalid range {part!r}", fix)])
+            raise ConfigError.at("transform 'skip_records'", f"invalid range {part!r}", fix)
         start, end = (int(each) if each else None for each in bounds.groups())
         slices.append(slice(start, end))
     return slices
@@ -155,7 +155,7 @@ class CombineRecords(_Checked):
             return list(data)
         if shift < 1:
             what = f"shift must be at least 1, got {shift}"
-            raise ConfigError([Problem(Place(f"transform {self.name!r}"), what, "write `shift: 1`")])
+            raise ConfigError.at(f"transform {self.name!r}", what, "write `shift: 1`")
         start, left_out = int((skip or {}).get("from_beginning", 0)), int((skip or {}).get("from_end", 0))
         last = len(data) - left_out - combine
         starts = range(start, last if self.run_dialect.drops_last_window else last + 1, shift)

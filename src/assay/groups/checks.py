@@ -65,7 +65,7 @@ def resolved_kind(written: Function, resolve: Resolve) -> type[StandardGroup[Any
     kind = resolve(written)
     if not (isinstance(kind, type) and issubclass(kind, Group)):
         what = f"{written.name} is not a kind of group: it must be a subclass of assay.StandardGroup"
-        raise ConfigError([Problem(written.place, what, f"write `class {written.name}(StandardGroup):`")])
+        raise ConfigError.at(written.place, what, f"write `class {written.name}(StandardGroup):`")
     return kind  # type: ignore[return-value]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
 
 from assay.config.fields import Fields
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.groups.task_results import TaskResults, as_float, with_sizes
 from assay.records import Function
 from assay.user_code import is_overridden
@@ -88,7 +88,7 @@ class Group(ABC, Generic[TaskT]):
         if not isinstance(aggregator, Aggregator):
             what = f"the aggregator must be an instance of a subclass of assay.Aggregator, got {aggregator!r:.60}"
             fix = "write `group.aggregator = MyAggregator(group.config)`, or CustomAggregator(group.config, function)"
-            raise ConfigError([Problem(Place(f"group {self.name!r}"), what, fix)])
+            raise ConfigError.at(f"group {self.name!r}", what, fix)
         self._aggregator = aggregator
 
     @property
@@ -133,7 +133,7 @@ class Group(ABC, Generic[TaskT]):
 
         if self.resolve is None:
             what = "it names a `!function` that is not loaded"
-            raise ConfigError([Problem(Place(f"group {self.name!r}"), what, "give the function itself in its place")])
+            raise ConfigError.at(f"group {self.name!r}", what, "give the function itself in its place")
         ready_group(self, self.resolve)
         return self
 
@@ -238,7 +238,7 @@ class StandardGroup(Group[TaskT]):
         way = _way(child, self)
         if way is not None:
             what = "groups contain each other in a circle: " + " → ".join([self.name, *way])
-            raise ConfigError([Problem(Place(f"group {self.name!r}"), what, "take one member out")])
+            raise ConfigError.at(f"group {self.name!r}", what, "take one member out")
 
 
 def _way(start: Group[TaskT], end: Group[TaskT]) -> list[str] | None:

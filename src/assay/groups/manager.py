@@ -41,7 +41,7 @@ class GroupManager(Generic[TaskT]):
             kind = group_type(config.type) if config.type is not None else StandardGroup
             if kind is None:
                 what, fix = f"no kind of group named {config.type!r}", "import the class, or leave `type` out"
-                raise ConfigError([Problem(Place(f"group {config.group!r}"), what, fix)])
+                raise ConfigError.at(f"group {config.group!r}", what, fix)
             self.register_group(kind(config))
         problems: list[Problem] = []
         for config in configs:

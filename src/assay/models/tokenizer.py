@@ -10,7 +10,7 @@ from jinja2 import TemplateError
 
 from assay.config.source import digest
 from assay.config.task import GenerationParams
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place
 from assay.records import JSON, Message, messages_to_plain
 from assay.templates import COMPILE_ERRORS, Sandbox, reason
 
@@ -40,7 +40,7 @@ class FolderTokenizer:
         folder = Path(path).expanduser()
         if not (folder / "tokenizer.json").is_file():
             what = f"no tokenizer.json in {folder}"
-            raise ConfigError([Problem(Place("model_args.tokenizer"), what, "give a folder in Hugging Face's layout")])
+            raise ConfigError.at("model_args.tokenizer", what, "give a folder in Hugging Face's layout")
         return cls(folder)
 
     @cached_property
@@ -86,7 +86,7 @@ class FolderTokenizer:
         source = self._config.get("chat_template")
         if not isinstance(source, str):
             what, fix = "the tokenizer has no chat template", "leave out --apply_chat_template"
-            raise ConfigError([Problem(Place(str(self.folder)), what, fix)])
+            raise ConfigError.at(str(self.folder), what, fix)
         special = {key: self._text(key) for key in ("bos_token", "eos_token")}
         values = {"messages": messages_to_plain(messages), "add_generation_prompt": add_generation_prompt, **special}
         try:
@@ -195,9 +195,7 @@ def load_tokenizer(tokenizer: str | None, kind: str | None, model: str) -> "Toke
     """Load the tokenizer that the arguments name; None if they name none."""
     if kind not in (None, "None", *TOKENIZER_BACKENDS):
         what = f"no tokenizer backend named {kind!r}"
-        raise ConfigError(
-            [Problem(Place("model_args.tokenizer_backend"), what, f"use {', '.join(TOKENIZER_BACKENDS)}")]
-        )
+        raise ConfigError.at("model_args.tokenizer_backend", what, f"use {', '.join(TOKENIZER_BACKENDS)}")
     if kind == "tiktoken":
         return TiktokenTokenizer(tokenizer or model)
     if kind == "remote":
@@ -215,13 +213,13 @@ class TiktokenTokenizer:
             import tiktoken
         except ModuleNotFoundError:
             place = Place("model_args.tokenizer_backend")
-            raise ConfigError([Problem(place, "tiktoken is not installed", "pip install tiktoken")]) from None
+            raise ConfigError.at(place, "tiktoken is not installed", "pip install tiktoken") from None
         try:
             known = name in tiktoken.list_encoding_names()
             self._encoding: Any = tiktoken.get_encoding(name) if known else tiktoken.encoding_for_model(name)
         except (KeyError, ValueError):
             what, fix = f"no tiktoken encoding for {name!r}", "name one: tokenizer=cl100k_base"
-            raise ConfigError([Problem(Place("model_args.tokenizer"), what, fix)]) from None
+            raise ConfigError.at("model_args.tokenizer", what, fix) from None
         self.identity = f"tiktoken {self._encoding.name}"
         self.prefix = int(self._encoding.eot_token)
 
@@ -232,7 +230,7 @@ class TiktokenTokenizer:
         return list(self._encoding.encode(text, allowed_special="all"))
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:  # noqa: ARG002
-        raise ConfigError([Problem(Place("apply_chat_template"), "tiktoken has no chat templates", "use openai-chat")])
+        raise ConfigError.at("apply_chat_template", "tiktoken has no chat templates", "use openai-chat")
 
 
 class ServerTokenizer:
@@ -271,6 +269,4 @@ class ServerTokenizer:
         return ""
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:  # noqa: ARG002
-        raise ConfigError(
-            [Problem(Place("apply_chat_template"), "the server does not share its chat template", "use openai-chat")]
-        )
+        raise ConfigError.at("apply_chat_template", "the server does not share its chat template", "use openai-chat")

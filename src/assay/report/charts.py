@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from assay.number_text import format_duration
 from assay.report.drawing import (
@@ -27,9 +27,7 @@ from assay.report.drawing import (
     mark,
     text_width,
 )
-
-if TYPE_CHECKING:
-    from assay.statistics.calibration import CurvePoint
+from assay.results import ReliabilityPoint
 
 WIDTH, PART_WIDTH, CARD_WIDTH = 720.0, 560.0, 360.0
 """Widths of a sheet, of a chart among the texts of a page, and of one beside others."""
@@ -336,16 +334,13 @@ def draw_bar(name: str, number: Point, width: float = 140.0) -> Drawing:
     return Drawing(width, 16.0, f"{name} {interval_text(number.value, number.low, number.high)}".strip(), "", shapes)
 
 
-def reliability_points(
-    points: Sequence["CurvePoint"], intervals: Sequence[tuple[float, float] | None], whose: str = ""
-) -> list[Point]:
+def reliability_points(points: Sequence[ReliabilityPoint], whose: str = "") -> list[Point]:
     """The points of a reliability curve; large ones have many documents."""
-    most = max((point.n for point in points), default=1)
+    most = max((point.accuracy.n for point in points), default=1)
     drawn = []
-    for point, ends in zip(points, intervals, strict=True):
-        title = f"{whose}confidence {point.confidence:.2f}, {point.accuracy:.2f} right of {point.n:,}"
-        low, high = ends or (None, None)
-        drawn.append(Point(point.confidence, point.accuracy, low, high, title, point.n / most))
+    for confidence, right in ((point.confidence, point.accuracy) for point in points):
+        title = f"{whose}confidence {confidence:.2f}, {float(right):.2f} right of {right.n:,}"
+        drawn.append(Point(confidence, float(right), right.low, right.high, title, right.n / most))
     return drawn
 
 

@@ -13,7 +13,7 @@ from assay.comparison.compare import answer, compare, target
 from assay.comparison.judge_card import CardEntry, judge_card
 from assay.comparison.labelling import labelled_rows
 from assay.errors import AssayError, Place, Problem
-from assay.results import Row
+from assay.results import ReliabilityPoint, Row
 from assay.runs.comparison import Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.folder import RunError, no_run
@@ -24,7 +24,6 @@ from assay.runs.samples.records import StoredSample, call_text, made_calls, show
 from assay.runs.samples.turns import shown_prompt
 from assay.score_keys import ScoreKey
 from assay.statistics.arrays import estimate
-from assay.statistics.calibration import CurvePoint
 from assay.statistics.evidence import Estimate
 from assay.statistics.influence import Bounds, clip_to_bounds
 
@@ -72,8 +71,7 @@ class Curve:
 
     task: str
     metric: str
-    points: Sequence[CurvePoint]
-    intervals: Sequence[tuple[float, float] | None]
+    points: Sequence[ReliabilityPoint]
 
 
 @dataclass(frozen=True)
@@ -158,27 +156,12 @@ def _card(run: Run) -> list[CardEntry]:
 
 def curves_of(run: Run) -> list[Curve]:
     """The reliability curves that the results of a run have."""
-    stored = [
-        (task.name, str(row.key), row.reliability)
+    return [
+        Curve(task.name, str(row.key), row.reliability)
         for task in run.results.tasks.values()
         for row in task.rows
         if row.reliability
     ]
-    return [
-        Curve(
-            task,
-            row,
-            [CurvePoint(point.confidence, point.accuracy, point.n) for point in points],
-            [_closed(point.interval) for point in points],
-        )
-        for task, row, points in stored
-    ]
-
-
-def _closed(interval: tuple[float | None, float | None] | None) -> tuple[float, float] | None:
-    """An interval that has both of its ends."""
-    low, high = interval or (None, None)
-    return None if low is None or high is None else (low, high)
 
 
 def lowest_tasks(lines: Iterable[ResultLine], count: int) -> list[ResultLine]:

@@ -346,7 +346,7 @@ def _reliability(runs: Sequence[Run], options: PlotOptions) -> Chart:
         chosen = {line.name for line in _lines(run, options.tasks)}
         for curve in curves_of(run):
             if curve.task in chosen:
-                points = reliability_points(curve.points, curve.intervals, f"{run.name}: {curve.task} ")
+                points = reliability_points(curve.points, f"{run.name}: {curve.task} ")
                 panels.setdefault((curve.task, curve.metric), []).append(Series(run.name, points, number))
     if not panels:
         what = "has no reliability curve: no chosen task has the metric ece"

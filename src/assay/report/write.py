@@ -15,6 +15,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from assay.comparison.judge_card import CardEntry
+from assay.config.record_json import json_values
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p, format_share
 from assay.records import JSONDict, JSONObject
@@ -137,7 +138,7 @@ def slices_plot(task_slices: Slices) -> Markup:
 
 
 def curve_plot(curve: Curve) -> Markup:
-    panel = reliability_panel("", [Series("", reliability_points(curve.points, curve.intervals))])
+    panel = reliability_panel("", [Series("", reliability_points(curve.points))])
     return _svg(draw_part(panel, f"calibration of {curve.task}", CARD_WIDTH))
 
 
@@ -155,9 +156,10 @@ def curve_table(curve: Curve) -> ReportTable:
     """The table of a reliability curve: confidence, accuracy, its interval and the number of documents of every bin."""
     columns = [Column("Confidence", align="right"), Column("Accuracy", align="right"), *VALUE_COLUMNS[1:]]
     lines = []
-    for point, ends in zip(curve.points, curve.intervals, strict=True):
-        numbers = (NumberCell(point.confidence, digits=4), NumberCell(point.accuracy, digits=4))
-        lines.append(TableLine([*numbers, IntervalCell(*(ends or (None, None))), CountCell(point.n)]))
+    for point in curve.points:
+        right = point.accuracy
+        numbers = (NumberCell(point.confidence, digits=4), NumberCell(right.value, digits=4))
+        lines.append(TableLine([*numbers, IntervalCell(right.low, right.high), CountCell(right.n)]))
     return ReportTable(columns, lines)
 
 
@@ -398,10 +400,7 @@ def _run_json(part: RunPart) -> JSONObject:
             {
                 "task": each.task,
                 "metric": each.metric,
-                "points": [
-                    {**point._asdict(), "interval": ends}
-                    for point, ends in zip(each.points, each.intervals, strict=True)
-                ],
+                "points": [json_values(point) for point in each.points],
             }
             for each in part.curves
         ],

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from assay.config.record_json import keys
-from assay.results import Estimate
+from assay.results import Estimate, keys
 from assay.runs.extensions import REPORT, ShownPlot, ShownTable
 from assay.score_keys import ScoreKey
 from assay.statistics.intervals import Decision

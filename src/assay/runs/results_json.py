@@ -272,6 +272,8 @@ class _RecordLayout(NamedTuple):
     decoders: Mapping[str, Decode]
     inner_decoders: Mapping[str, Decode]
     inner_needed: frozenset[str]
+    inner_names: Mapping[str, str]
+    """By key the field of the record within, where its keys are named; else empty, and they are all of its fields."""
 
 
 @cache
@@ -282,7 +284,13 @@ def _layout_of(kind: FieldType) -> _RecordLayout:
     names = [each.name for each in fields(kind) if each in own]
     defaults = {each.name: _default(each) for each in own if not each.metadata.get("always") and _has_default(each)}
     codecs = {name: codec_of(hints[name]) for name in names}
-    within = {each.name: _layout_of(hints[each.name]) for each in fields(kind) if each.metadata.get("within")}
+    held = [each for each in fields(kind) if each.metadata.get("within") or "keys" in each.metadata]
+    within = {each.name: _layout_of(hints[each.name]) for each in held}
+    inner_names: Mapping[str, str] = {key: name for each in held for key, name in each.metadata.get("keys", {}).items()}
+    inner_decoders = {name: decode for layout in within.values() for name, decode in layout.decoders.items()}
+    inner_needed = frozenset(name for layout in within.values() for name in layout.needed)
+    if inner_names:
+        inner_decoders = {key: inner_decoders[name] for key, name in inner_names.items()}
     return _RecordLayout(
         codecs,
         defaults,
@@ -291,8 +299,9 @@ def _layout_of(kind: FieldType) -> _RecordLayout:
         within,
         kind,
         {name: codec.decode for name, codec in codecs.items()},
-        {name: decode for layout in within.values() for name, decode in layout.decoders.items()},
-        frozenset(name for layout in within.values() for name in layout.needed),
+        inner_decoders,
+        inner_needed,
+        inner_names,
     )
 
 
@@ -319,7 +328,8 @@ def _encoded(plan: _RecordLayout, value: FieldValue) -> JSONDict:
     content: JSONDict = {}
     for name in value.__dataclass_fields__:
         if name in plan.within:
-            content |= _encoded(plan.within[name], getattr(value, name))
+            inner = _encoded(plan.within[name], getattr(value, name))
+            content |= {key: inner[field] for key, field in plan.inner_names.items()} if plan.inner_names else inner
         elif name in plan.codecs:
             own = getattr(value, name)
             if name not in plan.defaults or not _says_nothing(own, plan.defaults[name]):
@@ -346,7 +356,7 @@ def _decoded(plan: _RecordLayout, content: Mapping[str, AnyJSON], owner: str) ->
             if (decode := plan.decoders.get(name)) is not None:
                 arguments[name] = decode(written, owner)
             elif (decode := plan.inner_decoders.get(name)) is not None:
-                inner[name] = decode(written, owner)
+                inner[plan.inner_names.get(name, name)] = decode(written, owner)
         missing = (plan.needed - arguments.keys()) | (plan.inner_needed - inner.keys())
         if missing:
             name = min(missing)
@@ -364,6 +374,7 @@ def _record_schema(plan: _RecordLayout) -> JSONDict:
     required = [name for name in plan.codecs if name not in plan.defaults]
     for inner in plan.within.values():
         own = _record_schema(inner)
-        properties |= own["properties"]
-        required += own["required"]
+        written = {key: own["properties"][name] for key, name in plan.inner_names.items()} or own["properties"]
+        properties |= written
+        required += [key for key in written if plan.inner_names.get(key, key) in own["required"]]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

@@ -114,7 +114,7 @@ def apply_format(config: TaskConfig, format: FormatConfig, *, any_output: bool =
     fits = any_output or config.output_type == format.output_type
     if config.process_results is not None and not fits:
         what = f"its process_results expects {config.output_type}, the format asks for {format.output_type}"
-        raise ConfigError([Problem(place, what, "use a format with the same output_type")])
+        raise ConfigError.at(place, what, "use a format with the same output_type")
     layout = _layout(config, format, place)
     examples = _example_layout(config, format, place)
     changed = replace(
@@ -179,7 +179,7 @@ def format_from_table(fields: Fields, name: str, known: Mapping[str, FormatConfi
         return replace(_format_with_changes(fields, ("formats", name), known), format=name)
     place = fields.place("formats", name)
     if entry is not None and not isinstance(entry, str):
-        raise ConfigError([Problem(place, f"format {name!r} must be a name or a mapping", "correct the value")])
+        raise ConfigError.at(place, f"format {name!r} must be a name or a mapping", "correct the value")
     return replace(_known_format(entry if isinstance(entry, str) else name, known, place), format=name)
 
 
@@ -220,9 +220,7 @@ def format_from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, de
 
 def _known_format(name: str, known: Mapping[str, FormatConfig], place: Place, *more: str) -> FormatConfig:
     if name not in known:
-        raise ConfigError(
-            [Problem(place, f"no format named {name!r}", did_you_mean(name, [*known, *FORMATS.names(), *more]))]
-        )
+        raise ConfigError.at(place, f"no format named {name!r}", did_you_mean(name, [*known, *FORMATS.names(), *more]))
     return known[name]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.config.task import FormatConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place
 from assay.records import Function
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -86,7 +86,7 @@ def prompt_parts(text: object, choices: Choices, target: object, *, prefix: str,
 
     for value in (text, target):
         if isinstance(value, tuple | list):
-            raise _config_error(
+            raise ConfigError.at(
                 place, "a format takes one question and one answer, not a list of them", "ask without a format"
             )
     question = named(text, "_question")
@@ -111,7 +111,7 @@ def prompt_layout(parts: PromptParts, format: FormatConfig, place: Place) -> Pro
     is_choice = format.output_type == "multiple_choice"
     if parts.choices is None:
         if is_choice:
-            raise _config_error(
+            raise ConfigError.at(
                 place, "a multiple-choice format needs doc_to_choice", "add doc_to_choice, or use generate or cot"
             )
         return PromptLayout(_question_template(parts, format), parts.target.template, None, parts.derived)
@@ -154,7 +154,7 @@ def _list_expression(choices: Choices, place: Place) -> str | None:
     piece = _expression(choices)
     if piece.setting:
         fix = "give doc_to_choice as a column, a list, a function or one `{{ expression }}`"
-        raise _config_error(
+        raise ConfigError.at(
             place, "doc_to_choice is a template with several expressions, which a format cannot split", fix
         )
     return piece.expression
@@ -241,7 +241,3 @@ def _target_template(parts: PromptParts, format: FormatConfig) -> str:
         return head + index + known + "{{ _n.i }}" + unknown
     chosen = "{% if loop.index0 == _n.i %}{{ " + _label(format) + " }}{% endif %}"
     return head + index + known + "{% for _choice in _c %}" + chosen + "{% endfor %}" + unknown
-
-
-def _config_error(place: Place, what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(place, what, fix)])

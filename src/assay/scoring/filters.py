@@ -445,7 +445,9 @@ def _step(
     if function == "custom":
         filter_fn = kwargs.pop("filter_fn", None)
         if not callable(filter_fn):
-            raise _problem(place(number), "filter 'custom' needs filter_fn", "write `filter_fn: !function module.name`")
+            raise ConfigError.at(
+                place(number), "filter 'custom' needs filter_fn", "write `filter_fn: !function module.name`"
+            )
         return None, _from_user("custom", filter_fn, kwargs, at)
     if not isinstance(function, str):
         return None, _from_user(_named(function), function, kwargs, at)
@@ -453,7 +455,7 @@ def _step(
         return None, _from_user(function, more[function], kwargs, at)
     if function not in FILTERS:
         fix = did_you_mean(function, [*FILTERS.names(), "custom", *more])
-        raise _problem(at(""), f"no filter named {function!r}", fix)
+        raise ConfigError.at(at(""), f"no filter named {function!r}", fix)
     if inspect.isclass(FILTERS[function]):
         return None, _from_user(function, FILTERS[function], kwargs, at)
     return FILTERS.bind(function, kwargs, at), None
@@ -475,17 +477,13 @@ def _from_user(name: str, function: Any, kwargs: Params, at: Callable[[str], Pla
         step = function(**kwargs) if makes else partial(function, **kwargs) if kwargs else function
     apply = getattr(step, "apply", step)
     if not callable(apply):
-        raise _problem(
+        raise ConfigError.at(
             at(""), f"unsupported filter {function!r}", "name a class with `apply(resps, docs)`, or a function of both"
         )
     called = accepted(apply, 2)
     if called.is_async:
-        raise _problem(at(""), f"filter {name!r} {AWAITED[0]}", AWAITED[1])
+        raise ConfigError.at(at(""), f"filter {name!r} {AWAITED[0]}", AWAITED[1])
     if called.lacking:
         what = f"filter {name!r} cannot be called: it must take (resps, docs) by position"
-        raise _problem(at(""), what, "give it both: lists of responses, and their documents")
+        raise ConfigError.at(at(""), what, "give it both: lists of responses, and their documents")
     return apply
-
-
-def _problem(place: Place, what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(place, what, fix)])

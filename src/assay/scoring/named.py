@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place
 from assay.records import Params, UserFunction, UserValue
 from assay.registry import Accepted, Registry, Where, accepted
 from assay.scoring.scorer import (
@@ -109,10 +109,10 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     kind = named if isinstance(named, str) else scorer_class(named)
     if kind is None:
         what = f"{getattr(named, '__name__', named)!r} is not a scorer"
-        raise _problem(place, what, "name one, or a class derived from assay.Scorer")
+        raise ConfigError.at(place, what, "name one, or a class derived from assay.Scorer")
     if not isinstance(kind, str) and inspect.isabstract(kind):
         fix = "define score, score_batch or score_instances in it, or derive it from GenerationScorer"
-        raise _problem(place, f"scorer {kind.__name__!r} does not say how it scores", fix)
+        raise ConfigError.at(place, f"scorer {kind.__name__!r} does not say how it scores", fix)
     scorer = SCORERS.bind(kind, _with_members(kwargs, config, place), place, config)
     if scorer.config is None:
         scorer.config = config
@@ -123,7 +123,7 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     if config is not None and config.output_type not in scorer.output_types:
         called = named if isinstance(named, str) else named.__name__
         what = f"scorer {called!r} does not score {config.output_type}"
-        raise _problem(place, what, f"it scores {', '.join(scorer.output_types)}")
+        raise ConfigError.at(place, what, f"it scores {', '.join(scorer.output_types)}")
     return scorer
 
 
@@ -147,23 +147,23 @@ def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
     for method, arguments in TAKES.items():
         what = method_problem(getattr(scorer, method), len(arguments))
         if what is not None:
-            raise _problem(
+            raise ConfigError.at(
                 place, f"scorer {named!r}: {method} {what}", f"write `def {method}(self, {', '.join(arguments)})`"
             )
     if scorer.asks and scorer.is_batch:
         what = f"scorer {named!r} asks other models and scores all documents at once"
-        raise _problem(place, what, "let it do one of the two")
+        raise ConfigError.at(place, what, "let it do one of the two")
     if holds_model(scorer):
         what = f"scorer {named!r} holds a model, whose answers to plain calls no run would journal"
-        raise _problem(place, what, "make it with assay.get_model('NAME,K=V'), which asks through the run")
+        raise ConfigError.at(place, what, "make it with assay.get_model('NAME,K=V'), which asks through the run")
     if makes_models(type(scorer)):
         what = f"scorer {named!r} makes a model when it scores, which is too late for the run to open it"
-        raise _problem(place, what, "call get_model in __init__")
+        raise ConfigError.at(place, what, "call get_model in __init__")
     for member in () if scorer.combines else scorer.members:
         if member.is_batch or (member.asks and not member.calls_models):
             does = "scores all documents at once" if member.is_batch else "asks other models"
             what = f"scorer {named!r} calls {member.name!r}, which {does}"
-            raise _problem(place, what, "use `type: ensemble`, or leave that one out")
+            raise ConfigError.at(place, what, "use `type: ensemble`, or leave that one out")
 
 
 def method_problem(method: UserFunction, count: int) -> str | None:
@@ -183,7 +183,9 @@ def _with_members(kwargs: Params, config: TaskConfig | None, place: Place) -> Pa
     if members is None:
         return kwargs
     if not isinstance(members, list | tuple):
-        raise _problem(place, f"scorers cannot be {members!r:.60}", "write a list of names, or of {type:, kwargs:}")
+        raise ConfigError.at(
+            place, f"scorers cannot be {members!r:.60}", "write a list of names, or of {type:, kwargs:}"
+        )
     return {**kwargs, MEMBERS: [_member(each, config, number, place) for number, each in enumerate(members)]}
 
 
@@ -192,13 +194,11 @@ def _member(written: UserValue, config: TaskConfig | None, number: int, place: P
         return written
     if isinstance(written, Mapping):
         if set(written) - {"type", "kwargs"} or "type" not in written:
-            raise _problem(place, f"entry {number + 1} of scorers has no type", "it must be a name or {type:, kwargs:}")
+            raise ConfigError.at(
+                place, f"entry {number + 1} of scorers has no type", "it must be a name or {type:, kwargs:}"
+            )
         written = ScorerConfig(type=written["type"], kwargs=written.get("kwargs") or {})
     return make_scorer(written, config, Place(f"scorer.kwargs.scorers[{number}]"))
-
-
-def _problem(place: Place, what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(place, what, fix)])
 
 
 _PLAIN_MATCH = (MetricConfig(name="exact_match", kwargs={"ignore_case": True, "ignore_punctuation": True}),)

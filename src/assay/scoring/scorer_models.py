@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from types import FunctionType
 from typing import Any, TypeVar
 
-from assay.errors import ConfigError, Place, Problem, SelfExplanatory
+from assay.errors import ConfigError, SelfExplanatory
 from assay.records import (
     Generate,
     JSONDict,
@@ -175,6 +175,6 @@ def models_of(roles: Iterable[ModelRoles]) -> dict[str, ModelSpec | None]:
         for role, model in asked.items():
             if models.get(role) not in (None, model) and model is not None:
                 what = f"two scorers name different models for the role {role!r}"
-                raise ConfigError([Problem(Place("scorer"), what, "give one of them another `role`")])
+                raise ConfigError.at("scorer", what, "give one of them another `role`")
             models[role] = models.get(role) if model is None else model
     return models

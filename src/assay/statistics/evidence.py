@@ -24,6 +24,15 @@ UNWRITTEN: Mapping[str, bool] = {"unwritten": True}
 """Marks a field that results.json has not."""
 
 
+def keys(*written: str) -> Mapping[str, Mapping[str, str]]:
+    """Mark a field: JSON has these attributes of its value as keys of the record; `accuracy=value` where the key has another name.
+
+    number: Estimate = field(metadata=keys("value", "low", "high"))
+    """
+    pairs = (entry.partition("=") for entry in written)
+    return {"keys": {key: path or key for key, _, path in pairs}}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """What is known of how a number varies: its interval is made of it, and that of every number made of this one."""

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from assay.config.record_json import keys
 from assay.errors import some
 from assay.records import Floats
-from assay.statistics.evidence import Estimate
+from assay.statistics.evidence import Estimate, keys
 from assay.statistics.intervals import student, student_tail
 from assay.statistics.paired import holm
 

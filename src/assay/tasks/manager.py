@@ -220,9 +220,7 @@ class _Builder:
     def _task_of_kind(self, node: TaskNode, marking: str, meaning: Meaning) -> Task:
         if node.chosen_format is not None:
             what = f"a {KINDS[marking].name} has no formats: {node.name}@{node.chosen_format}"
-            raise ConfigError(
-                [Problem(node.format_place or node.fields.place(marking), what, "name it without a format")]
-            )
+            raise ConfigError.at(node.format_place or node.fields.place(marking), what, "name it without a format")
         task = Task.from_kind(node.fields, name=meaning.key)
         task.config = self._with_metadata(task.config)
         task.alias = _alias(meaning, "task_alias") or meaning.key
@@ -298,7 +296,7 @@ class _Builder:
         kind = group_type(config.type) if config.type is not None else StandardGroup
         if kind is None:
             fix = "give the name of a subclass of StandardGroup that is imported, or !function module.Class"
-            raise ConfigError([Problem(node.fields.place("type"), f"no kind of group named {config.type!r}", fix)])
+            raise ConfigError.at(node.fields.place("type"), f"no kind of group named {config.type!r}", fix)
         return kind
 
 

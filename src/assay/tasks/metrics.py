@@ -361,7 +361,7 @@ class MetricBinder:
         return bound_reductions(config.reduction, self.repeats, self.place(number, "reduction"))
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
-        return ConfigError([Problem(self.place(number, key), what, fix)])
+        return ConfigError.at(self.place(number, key), what, fix)
 
 
 def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricReductions:
@@ -371,13 +371,13 @@ def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricRe
     except LookupError as error:
         known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
         fix = did_you_mean(error.args[0], known)
-        raise ConfigError([Problem(place, f"no reduction named {error.args[0]!r}", fix)]) from None
+        raise ConfigError.at(place, f"no reduction named {error.args[0]!r}", fix) from None
     except ValueError as error:
-        raise ConfigError([Problem(place, str(error), "see docs/scorers.md")]) from None
+        raise ConfigError.at(place, str(error), "see docs/scorers.md") from None
     if reductions.least > repeats:
         what = f"needs {reductions.least} repeats, but the task has {repeats}"
         fix = f"write `repeats: {reductions.least}` or more, or give --repeats"
-        raise ConfigError([Problem(place, what, fix)])
+        raise ConfigError.at(place, what, fix)
     return reductions
 
 

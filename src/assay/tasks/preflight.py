@@ -36,7 +36,7 @@ def refuse_unsafe(tasks: Iterable[Task], *, confirmed: bool) -> None:
     if unsafe and not confirmed:
         names = ", ".join(task.name for task in unsafe[:5])
         what = f"scoring executes code that the model writes ({names})"
-        raise ConfigError([Problem(Place("tasks"), what, "give --confirm_run_unsafe_code if that is what you want")])
+        raise ConfigError.at("tasks", what, "give --confirm_run_unsafe_code if that is what you want")
 
 
 def _runs_code(config: TaskConfig) -> bool:
@@ -66,10 +66,10 @@ def check_over_length(model: AnyModel, over_length: str) -> None:
     place = Place("over_length")
     if over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
         what = f"model {model.name!r} does not count tokens, or has no known context length"
-        raise ConfigError([Problem(place, what, "give tokenizer=FOLDER and max_length=N in --model_args")])
+        raise ConfigError.at(place, what, "give tokenizer=FOLDER and max_length=N in --model_args")
     if over_length == "truncate" and not getattr(model, "cuts", False):  # models of users need not know of it
         what = f"model {model.name!r} does not cut prompts"
-        raise ConfigError([Problem(place, what, "create it with over_length='truncate', or use drop_shots")])
+        raise ConfigError.at(place, what, "create it with over_length='truncate', or use drop_shots")
 
 
 def warn_thinking(tasks: Sequence[Runnable], model: AnyModel) -> None:
@@ -115,7 +115,7 @@ def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> No
                 if not getattr(models[role].can, need):
                     what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
                     what += f", and {models[role].name!r} cannot{models[role].can.why_not(need)}"
-                    raise ConfigError([Problem(Place(f"model_role.{role}"), what, "choose another model")])
+                    raise ConfigError.at(f"model_role.{role}", what, "choose another model")
 
 
 def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], resolve: Resolve, dialect: Dialect) -> None:

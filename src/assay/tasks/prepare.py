@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from assay.config.option import MAX_REPEATS, YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig, generation_types
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Problem, did_you_mean
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Document,
@@ -91,7 +91,7 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     config = resolved(task.config, helpers.resolve)
     if config.use_prompt is not None:
         place = task.fields.place("use_prompt", key=True)
-        raise ConfigError([Problem(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")])
+        raise ConfigError.at(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")
     check_templates(task, config)
     misfits = misfit_functions(task, config)
     if misfits:
@@ -170,7 +170,7 @@ def check_clusters(task: Task, docs: Split) -> None:
     column = task.config.cluster_by
     if column is not None and column not in columns_of(docs):
         what = f"the documents have no column {column!r} for cluster_by"
-        raise ConfigError([Problem(placer(task, "cluster_by")(), what, did_you_mean(column, columns_of(docs)))])
+        raise ConfigError.at(placer(task, "cluster_by")(), what, did_you_mean(column, columns_of(docs)))
 
 
 def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
@@ -182,11 +182,11 @@ def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
             if isinstance(named, str) and named.isidentifier() and named not in known:
                 place = placer(task, "filter_list", number, "filter", position, "choices")()
                 what = f"filter 'choice' reads the column {named!r}, which the documents do not have"
-                raise ConfigError([Problem(place, what, did_you_mean(named, known))])
+                raise ConfigError.at(place, what, did_you_mean(named, known))
     for _, scorer in scored.pipelines:
         for column in (each for each in scorer.needs_columns if each not in known):
             what = f"scorer {scorer.name!r} reads the column {column!r}, which the documents do not have"
-            raise ConfigError([Problem(placer(task, "scorer")(), what, did_you_mean(column, known))])
+            raise ConfigError.at(placer(task, "scorer")(), what, did_you_mean(column, known))
 
 
 def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
@@ -203,7 +203,7 @@ def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     params = config.generation_kwargs
     if config.output_type == GENERATE:
         for key, what, fix in generation_types({**(params or {}), **settings.gen_kwargs}):
-            raise ConfigError([Problem(Place(f"generation_kwargs.{key[0]}"), what, fix)])
+            raise ConfigError.at(f"generation_kwargs.{key[0]}", what, fix)
         params = generation_params(params, config.fewshot_delimiter, settings.gen_kwargs)
     repeats = min(repeats, MAX_REPEATS)  # more are refused, but `validate` checks the rest of the task
     return replace(config, num_fewshot=number or 0, repeats=repeats, generation_kwargs=params)

@@ -207,7 +207,7 @@ def with_reductions(scorer: Scorer, written: UserValue, config: TaskConfig, plac
         own_bounds(scorer)
     except ValueError as error:
         what = f"scorer {scorer.name!r}: {error}"
-        raise ConfigError([Problem(place(), what, "write two numbers, or such a pair for each of its rows")]) from None
+        raise ConfigError.at(place(), what, "write two numbers, or such a pair for each of its rows") from None
     if isinstance(written, ScorerConfig) and written.reduction is not None:
         scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place("reduction"))
     return scorer
@@ -221,13 +221,13 @@ def _check_computed(task: Task, config: TaskConfig, filters: Sequence[BoundFilte
         if processes and written not in (None, "process_results") and is_written:
             what = "process_results computes the scores, so this scorer would never be called"
             at = placer(task, "scorer")() if number == 0 else placer(task, "filter_list", number - 1, "scorer")()
-            raise ConfigError([Problem(at, what, "remove one of the two")])
+            raise ConfigError.at(at, what, "remove one of the two")
     for bound in filters:
         is_empty = not bound.scorer.run_metrics(bound.name) and bound.scorer.rows() == ()
         if not processes and not bound.metrics and is_empty:
             what = f"filter {bound.name!r} has no metric, so nothing would be scored"
             fix = "leave metric_list out to get the metrics of the output type, or name some"
-            raise ConfigError([Problem(bound.place(), what, fix)])
+            raise ConfigError.at(bound.place(), what, fix)
 
 
 def _with_choices(entry: FilterConfig) -> FilterConfig:
@@ -247,14 +247,14 @@ def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> 
     for pipeline, scorer in pipelines:
         if len(known) < scorer.least_filters:
             what = f"scorer {scorer.name!r} needs {scorer.least_filters} filters, but the task has {len(known)}"
-            raise ConfigError([Problem(place, what, "name more in filter_list")])
+            raise ConfigError.at(place, what, "name more in filter_list")
         if scorer.asks and pipeline.is_batch:
             what = f"scorer {scorer.name!r} asks about each answer, and filter {pipeline.name!r} waits for all of them"
-            raise ConfigError([Problem(place, what, "use a filter that needs one document at a time")])
+            raise ConfigError.at(place, what, "use a filter that needs one document at a time")
         for name in scorer.needs_filters:
             if name not in known:
                 what = f"scorer {scorer.name!r} needs the filter {name!r}, but the task has none of that name"
-                raise ConfigError([Problem(place, what, did_you_mean(name, known))])
+                raise ConfigError.at(place, what, did_you_mean(name, known))
 
 
 def known_rows(scored: ScoringLoop) -> frozenset[ScoreKey] | None:
@@ -351,7 +351,7 @@ class ScorerFactory:
             return make_scorer(task_config.scorer, task_config, at)
         if task_config.output_type not in BY_OUTPUT:
             what = f"no scorer scores the output type {task_config.output_type!r}"
-            raise ConfigError([Problem(at, what, f"one of {', '.join(BY_OUTPUT)}")])
+            raise ConfigError.at(at, what, f"one of {', '.join(BY_OUTPUT)}")
         return BY_OUTPUT[task_config.output_type](task_config)
 
 

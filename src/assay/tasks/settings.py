@@ -12,7 +12,7 @@ import numpy as np
 from assay.config.run import RunConfig
 from assay.config.task import GenerationParams
 from assay.dialect import Dialect, dialect_of
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Document,
@@ -39,7 +39,7 @@ class RegisteredMetric:
 
 
 def no_dotted(name: str, folder: str | None, place: Place) -> Never:  # noqa: ARG001  # the shape of a resolver
-    raise ConfigError([Problem(place, f"{name} cannot be loaded here", "run the task with `assay run`")])
+    raise ConfigError.at(place, f"{name} cannot be loaded here", "run the task with `assay run`")
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class Task:
         foreign = [key for key in fields if key not in keys and fields.origin(key).source is not own]
         if "class" in foreign:
             what, fix = f"a {kind.name} cannot be a class: {name}", "leave `class` out of what is said of this task"
-            raise ConfigError([Problem(fields.place("class"), what, fix)])
+            raise ConfigError.at(fields.place("class"), what, fix)
         definition = kind.read(fields.without(*foreign), problems)
         if definition is None:
             raise ConfigError(problems)

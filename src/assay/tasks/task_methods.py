@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place
 from assay.records import Answers, Failed
 from assay.registry import refused
 from assay.scoring.loop import ScoringLoop, ScoringStep
@@ -59,7 +59,7 @@ def _check_methods(task: Task, place: Place) -> None:
         what = method_problem(getattr(task, method), len(arguments)) if _overrides(task, method) else None
         if what is not None:
             fix = f"write `def {method}(self, {', '.join(arguments)})`"
-            raise ConfigError([Problem(place, f"class {type(task).__name__!r}: {method} {what}", fix)])
+            raise ConfigError.at(place, f"class {type(task).__name__!r}: {method} {what}", fix)
 
 
 def takes_part(task: Task) -> bool:

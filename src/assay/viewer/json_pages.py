@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from assay.config.record_json import json_values, keys, type_schema
+from assay.config.record_json import json_values, type_schema
 from assay.config.schema import Schema
 from assay.records import AnyJSON
 from assay.redaction import redacted, redacted_text
 from assay.report.index import IndexedRun, index_run
-from assay.results import Row
+from assay.results import Row, keys
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip
 from assay.runs.lines import LiveProgress, ResultLine
 from assay.runs.run import Run

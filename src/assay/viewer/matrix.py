@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from starlette.datastructures import QueryParams
 
-from assay.config.record_json import keys
 from assay.number_text import format_short
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, IndexedRun
-from assay.results import Row
+from assay.results import Row, keys
 from assay.score_keys import ScoreKey, spellings
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for

@@ -23,7 +23,8 @@ from assay.report.charts import (
     reliability_points,
 )
 from assay.report.drawing import Drawing
-from assay.statistics.calibration import BINS, CurvePoint
+from assay.results import ReliabilityPoint
+from assay.statistics.calibration import BINS
 from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import SHARE
 from assay.statistics.intervals import interval
@@ -128,18 +129,21 @@ def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | N
     each = f"select {share} as share, list_position(v, best) - 1 = gold as is_right from ({likelihoods})"
     place = f"least(cast(floor(share * {BINS}) as integer), {BINS - 1})"
     query = f"select avg(share), avg(cast(is_right as double)), count(*) from ({each}) group by {place} order by 1"
-    points = [CurvePoint(*row) for row in samples.database.rows(query, [samples.file])]
+    points = [
+        ReliabilityPoint(confidence, Estimate(share, interval=interval(_rate(share, count)), n=count))
+        for confidence, share, count in samples.database.rows(query, [samples.file])
+    ]
     if not points:
         return None
-    total = sum(point.n for point in points)
-    gap = sum(point.n * abs(point.confidence - point.accuracy) for point in points) / total
-    ends = [interval(_rate(point.accuracy, point.n)) for point in points]
+    numbers = [(point.confidence, point.accuracy) for point in points]
+    total = sum(right.n for _, right in numbers)
+    gap = sum(right.n * abs(confidence - float(right)) for confidence, right in numbers) / total
     rows = [
-        (f"{point.confidence:.3f}", f"{point.accuracy:.3f}", _interval(*(end or (None, None))), f"{point.n:,}")
-        for point, end in zip(points, ends, strict=True)
+        (f"{confidence:.3f}", f"{float(right):.3f}", _interval(right.low, right.high), f"{right.n:,}")
+        for confidence, right in numbers
     ]
     about = f"a calibrated model is on the line; expected calibration error {gap:.4f} over {total:,} samples"
-    panel = reliability_panel("", [Series("", reliability_points(points, ends))])
+    panel = reliability_panel("", [Series("", reliability_points(points))])
     head = ("confidence", "right", "95 %", "n")
     return ChartCard("reliability", "Reliability", about, draw_part(panel, about, CARD_WIDTH), head, rows)
 

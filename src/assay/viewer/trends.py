@@ -7,13 +7,13 @@ from typing import Any, Generic, Literal, TypeVar
 
 from starlette.datastructures import QueryParams
 
-from assay.config.record_json import json_keys, json_values, keys
+from assay.config.record_json import json_keys, json_values
 from assay.number_text import format_short
 from assay.report.charts import Chart, Panel, Point, Series, draw
 from assay.report.drawing import Drawing
 from assay.report.index import IndexedRun
 from assay.report.pictures import date_ticks
-from assay.results import Estimate, Row
+from assay.results import Estimate, Row, keys
 from assay.score_keys import ScoreKey
 from assay.viewer.library import RunLibrary
 from assay.viewer.matrix import Matrix, TaskKey, build_matrix

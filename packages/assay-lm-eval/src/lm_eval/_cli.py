@@ -18,7 +18,7 @@ from assay.cli.output import echo, echo_err, plain
 from assay.cli.runs import runs_dir
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.evaluation.writing import Evaluation
 from assay.redaction import redacted
 from lm_eval._evaluation import COMPAT, TaskManager, over_length
@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace) -> int:
         return _ls(argparse.Namespace(what=LISTED[wanted], include_path=options.include_path))
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         problem = f"is one of {os.environ['WORLD_SIZE']} processes of accelerate launch or torchrun"
-        raise ConfigError([Problem(Place("lm_eval"), problem, SEVERAL)])
+        raise ConfigError.at("lm_eval", problem, SEVERAL)
     asked: list[RunConfig] = []
 
     def with_folder(config: RunConfig, options: argparse.Namespace) -> RunConfig:

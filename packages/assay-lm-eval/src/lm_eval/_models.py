@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from assay.compat.task_base import Instance
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.models.conversations import answer_rendered
 from assay.models.lm_eval_names import OUR_WAY
 from assay.models.load import BACKENDS, backend, load_model
@@ -305,7 +305,7 @@ def _live_model(arguments: Mapping[str, Any]) -> AnyModel:
     if not hasattr(model, "config"):
         what = f"{model!r:.60} is not a model of transformers"
         fix = "give a name, a folder, or a PreTrainedModel; any other model: derive from lm_eval.api.model.LM"
-        raise ConfigError([Problem(Place("pretrained"), what, fix)])
+        raise ConfigError.at("pretrained", what, fix)
     if tokenizer is None or isinstance(tokenizer, str):
         from transformers import AutoTokenizer
 
@@ -364,7 +364,7 @@ def as_model(model: Any) -> Any:
     if not all(hasattr(model, method) for method in METHODS.values()):
         what = f"{model!r:.60} is neither a model nor the name of one"
         fix = "give a name, an HFLM, or an object of a class derived from lm_eval.api.model.LM"
-        raise ConfigError([Problem(Place("model"), what, fix)])
+        raise ConfigError.at("model", what, fix)
     if not isinstance(model, BackendLM):
         return LMModel(model)
     uncalled = [name for name in model.unsupported if name in vars(model)]
@@ -372,6 +372,6 @@ def as_model(model: Any) -> Any:
         what = (
             f"{', '.join(uncalled)} is set on the object, and assay's backend {model.backend_name!r} does not call it"
         )
-        raise ConfigError([Problem(Place("model"), what, CALLED_INSTEAD)])
+        raise ConfigError.at("model", what, CALLED_INSTEAD)
     own = (*METHODS.values(), "apply_chat_template")
     return LMModel(model) if any(is_overridden(model, name, BackendLM) for name in own) else model.assay_model

@@ -9,11 +9,12 @@ from typing import Any
 
 import orjson
 
-from assay.exchange.imported import ImportedRun, ImportedTask, ReportedValue, is_number
+from assay.exchange.imported import ImportedRun, ImportedTask, is_number
 from assay.exchange.inspect.exporter import ASSAY_KEY, BY_ROW, FLOAT, scorer_name, scores_of
 from assay.exchange.inspect.log_file import InspectLog, read_log
 from assay.records import AnyJSON, FilterScores, Generate, JSONDict, JSONObject, Request, Sample
 from assay.redaction import redacted, redacted_text
+from assay.results import Estimate
 from assay.runs.samples.reader import sample_record
 from assay.runs.samples.records import SampleRecord, StoredRequest, StoredSample
 from assay.score_keys import ScoreKey
@@ -107,9 +108,9 @@ def _average(score: JSONObject) -> str | None:
     return next((str(name) for name in score.get("metrics") or {} if name in ("accuracy", "mean")), None)
 
 
-def _reported(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
+def _reported(log: InspectLog, names: Names) -> dict[ScoreKey, Estimate]:
     """Read the numbers of the results; a metric beside the average is listed under its own name."""
-    reported: dict[ScoreKey, ReportedValue] = {}
+    reported: dict[ScoreKey, Estimate] = {}
     for score in (log.header.get("results") or {}).get("scores") or ():
         scorer_name, name = str(score["scorer"]), str(score["name"])
         row = names.get((scorer_name, name)) or names[(scorer_name, None)]
@@ -126,9 +127,7 @@ def _reported(log: InspectLog, names: Names) -> dict[ScoreKey, ReportedValue]:
                 own = (
                     own if own not in reported else ScoreKey(f"{own.metric}_{score.get('reducer') or name}", own.filter)
                 )
-                reported[own] = ReportedValue(
-                    float(value), float(error) if key == average and is_number(error) else None
-                )
+                reported[own] = Estimate(float(value), float(error) if key == average and is_number(error) else None)
     return reported
 
 
@@ -328,7 +327,7 @@ def own_task(log: InspectLog, repeats: int, expected: int) -> ImportedTask | Non
     ours = (log.header["eval"].get("metadata") or {}).get(ASSAY_KEY)
     if not isinstance(ours, Mapping):
         return None
-    reported = {ScoreKey(*key): ReportedValue(*numbers) for key, numbers in ours["rows"]}
+    reported = {ScoreKey(*key): Estimate(value, error) for key, (value, error) in ours["rows"]}
     if _header_values(log.header) != _written_values(reported):
         return None
     if not all(_is_unchanged(epochs, repeats) for epochs in log.samples()):
@@ -359,10 +358,10 @@ def _header_values(header: JSONObject) -> ScorerValues:
     return scorers
 
 
-def _written_values(reported: Mapping[ScoreKey, ReportedValue]) -> ScorerValues:
+def _written_values(reported: Mapping[ScoreKey, Estimate]) -> ScorerValues:
     """Return the values that assay wrote into the results of a log."""
     return {
-        scorer_name(*key): {key.metric: each.value, **({"stderr": each.stderr} if is_number(each.stderr) else {})}
+        scorer_name(*key): {key.metric: float(each), **({"stderr": each.stderr} if is_number(each.stderr) else {})}
         for key, each in reported.items()
     }
 

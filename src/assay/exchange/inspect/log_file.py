@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from assay.errors import Place, Problem
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.folder import RunError
 
@@ -64,14 +63,14 @@ def read_log(path: Path) -> InspectLog:
                     what = (
                         "the evaluation has not finished" if "_journal/start.json" in names else "is not an Inspect log"
                     )
-                    raise RunError([Problem(Place(str(path)), what, FIX)])
+                    raise RunError.at(str(path), what, FIX)
                 header = _parsed(path, member(file, "header.json"))
                 has = "reductions.json" in names
                 reductions = orjson.loads(finite(member(file, "reductions.json"))) if has else []
     except (zipfile.BadZipFile, UnicodeError):  # a damaged list of its files
-        raise RunError([Problem(Place(str(path)), "is not an Inspect log", FIX)]) from None
+        raise RunError.at(str(path), "is not an Inspect log", FIX) from None
     if not isinstance(header.get("eval"), dict) or not header["eval"].get("task"):
-        raise RunError([Problem(Place(str(path)), "is not an Inspect log", FIX)])
+        raise RunError.at(str(path), "is not an Inspect log", FIX)
     return InspectLog(path, header, reductions)
 
 
@@ -80,7 +79,7 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
     known = file.getinfo(name)
     if known.file_size > LARGEST:
         what = f"{name} has {known.file_size:,} bytes, too many for a sample"
-        raise RunError([Problem(Place(str(file.filename)), what, FIX)])
+        raise RunError.at(str(file.filename), what, FIX)
     try:
         return file.read(name) if known.compress_type != ZSTD else _unpacked(file, known)
     except (
@@ -94,7 +93,7 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
         RuntimeError,  # it needs a password
     ) as error:
         what = f"{name} is damaged, or compressed with an unsupported method: {error}"
-        raise RunError([Problem(Place(str(file.filename)), what, FIX)]) from None
+        raise RunError.at(str(file.filename), what, FIX) from None
 
 
 def _unpacked(file: zipfile.ZipFile, known: zipfile.ZipInfo) -> bytes:
@@ -142,9 +141,9 @@ def _parsed(path: Path, data: bytes) -> JSONDict:
     try:
         parsed = orjson.loads(finite(data))
     except ValueError as error:
-        raise RunError([Problem(Place(str(path)), f"invalid JSON: {error}", FIX)]) from None
+        raise RunError.at(str(path), f"invalid JSON: {error}", FIX) from None
     if not isinstance(parsed, dict):
-        raise RunError([Problem(Place(str(path)), "is not an Inspect log", FIX)])
+        raise RunError.at(str(path), "is not an Inspect log", FIX)
     return parsed
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.models.conversations import answer_rendered
 from assay.models.local.generation import GENERATION_PARAMETERS, Generation
 from assay.models.local.prefixes import PrefixTrees, TokenTree, prefix_trees
@@ -136,7 +136,7 @@ def _rotated(x: Array, cos: Array, sin: Array) -> Array:
 
 def _refused(reason: str) -> ConfigError:
     fix = "give a folder with config.json, model.safetensors and tokenizer.json of a Llama"
-    return ConfigError([Problem(Place("model_args.path"), reason, fix)])
+    return ConfigError.at("model_args.path", reason, fix)
 
 
 class Embedded:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, did_you_mean
 from assay.models.local.prefixes import shared_prefixes
 from assay.models.tokenizer import encode_pair, joined
 from assay.records import Message, messages_to_plain
@@ -251,7 +251,7 @@ class HFTokenizer:
             fix = did_you_mean(name, names) if names else "its only template has no name: leave the name out"
         else:
             return
-        raise ConfigError([Problem(Place("apply_chat_template"), what, fix)])
+        raise ConfigError.at("apply_chat_template", what, fix)
 
     def written(self) -> str:
         """All that tokens and rendered conversations depend on."""

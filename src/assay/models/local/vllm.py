@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from assay.config.option import YAMLMapping
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem, installing
+from assay.errors import ConfigError, installing
 from assay.models.conversations import answer_rendered
 from assay.models.local.loading import fingerprint_folder
 from assay.models.local.tokenizer import HFTokenizer, TokenizedModel
@@ -43,7 +43,7 @@ def load_library() -> VLLMLibrary:
         from vllm import LLM, SamplingParams
     except ModuleNotFoundError:
         what, fix = "vllm is not installed", f"{installing('vllm')}, or ask its server: --model openai"
-        raise ConfigError([Problem(Place("model"), what, fix)]) from None
+        raise ConfigError.at("model", what, fix) from None
     errors: tuple[type[Exception], ...] = (TypeError, ValueError)
     with suppress(ImportError):  # older ones raise ValueError
         from vllm.exceptions import VLLMError
@@ -59,7 +59,7 @@ def start_engine(library: VLLMLibrary, model: str, arguments: YAMLMapping) -> An
         return library.llm(model=model, **arguments)
     except errors as error:
         what = f"vllm does not start: {error}"
-        raise ConfigError([Problem(Place("model_args"), what, "see vLLM's log above")]) from None
+        raise ConfigError.at("model_args", what, "see vLLM's log above") from None
 
 
 def load_transformers_tokenizer(name: str, arguments: YAMLMapping) -> "PreTrainedTokenizerBase":
@@ -72,7 +72,7 @@ def load_transformers_tokenizer(name: str, arguments: YAMLMapping) -> "PreTraine
         )
     except (OSError, ValueError) as error:
         what = f"no tokenizer in {name}: {str(error).strip().splitlines()[0]}"
-        raise ConfigError([Problem(Place("model_args.tokenizer"), what, "give a folder or a hub name")]) from None
+        raise ConfigError.at("model_args.tokenizer", what, "give a folder or a hub name") from None
 
 
 def folder_of(name: str, revision: str | None, what_for: str = "pretrained") -> Path:
@@ -86,9 +86,7 @@ def folder_of(name: str, revision: str | None, what_for: str = "pretrained") -> 
         return Path(snapshot_download(name, revision=revision, ignore_patterns=["*.pth", "original/*", "*.gguf"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
         what = f"{name!r} is not a local folder, and the hub does not provide it: {str(error).strip().splitlines()[0]}"
-        raise ConfigError(
-            [Problem(Place(f"model_args.{what_for}"), what, "check the name, or give a folder")]
-        ) from None
+        raise ConfigError.at(f"model_args.{what_for}", what, "check the name, or give a folder") from None
 
 
 def check_arguments(
@@ -98,19 +96,15 @@ def check_arguments(
     if parallel != 1:
         what = f"one engine has data_parallel_size=1, got {parallel}"
         fix = f"give the run --replicas {parallel}, or assay.Fleet('vllm', {{…}}, replicas={parallel})"
-        raise ConfigError([Problem(Place("model_args.data_parallel_size"), what, fix)])
+        raise ConfigError.at("model_args.data_parallel_size", what, fix)
     if None not in (model_len, length) and model_len != length:
         what = f"max_model_len and max_length must be equal, got {model_len} and {length}"
-        raise ConfigError([Problem(Place("model_args.max_length"), what, "give one of them")])
+        raise ConfigError.at("model_args.max_length", what, "give one of them")
     if enable_lora and lora is None:
         what = "enable_lora needs an adapter"
-        raise ConfigError(
-            [Problem(Place("model_args.enable_lora"), what, "give lora_local_path=DIR, which enables it")]
-        )
+        raise ConfigError.at("model_args.enable_lora", what, "give lora_local_path=DIR, which enables it")
     if lora is not None and not Path(lora).is_dir():
-        raise ConfigError(
-            [Problem(Place("model_args.lora_local_path"), f"no folder named {lora!r}", "give the folder of an adapter")]
-        )
+        raise ConfigError.at("model_args.lora_local_path", f"no folder named {lora!r}", "give the folder of an adapter")
 
 
 TokenScore = tuple[float, bool]

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError
 from assay.models.protocol import PermanentError, RetryableError
 from assay.models.servers.bodies import (
     ENCODINGS,
@@ -441,7 +441,7 @@ def _certificates(verify: bool | str) -> "ssl.SSLContext | bool":
         return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
     except OSError as error:
         what = f"{verify} cannot be read as certificates: {error.strerror or error}"
-        raise ConfigError([Problem(Place("model_args.ca_cert_path"), what, "give a file in PEM format")]) from None
+        raise ConfigError.at("model_args.ca_cert_path", what, "give a file in PEM format") from None
 
 
 def with_path(url: str, path: str) -> str:

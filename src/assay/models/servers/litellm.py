@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
-from assay.errors import ConfigError, Place, Problem, installing
+from assay.errors import ConfigError, installing
 from assay.models.conversations import sent_messages
 from assay.models.protocol import PermanentError, RetryableError
 from assay.models.reasoning import Draft
@@ -112,13 +112,13 @@ class LiteLLM(ServerModel):
         self._version = {"api_version": api_version} if api_version else {}
         if len(self.urls) > 1:
             what = "LiteLLM supports one address"
-            raise ConfigError([Problem(Place("model_args.base_url"), what, "give one, or use openai-chat")])
+            raise ConfigError.at("model_args.base_url", what, "give one, or use openai-chat")
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # otherwise importing it opens a connection
         try:
             import litellm
         except ModuleNotFoundError:
             what, fix = "litellm is not installed", installing("litellm")
-            raise ConfigError([Problem(Place("model"), what, fix)]) from None
+            raise ConfigError.at("model", what, fix) from None
         litellm.suppress_debug_info = True
         litellm.drop_params = True  # the library drops parameters that a provider does not support
         litellm.disable_aiohttp_transport = True  # its connections are used again whatever a request says

@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from assay.config.task import GenerationParams
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.models.conversations import render_request, sent_messages
 from assay.models.endings import FAULTS
 from assay.models.protocol import Can, PermanentError, PerParams, RetryableError
@@ -338,7 +338,7 @@ class OpenAI(OpenAIServer):
                 "SGLang reports no text offsets",
                 "give tokenizer=FOLDER, or tokenizer_backend=remote",
             )
-            raise ConfigError([Problem(Place("model_args.likelihoods"), what, fix)])
+            raise ConfigError.at("model_args.likelihoods", what, fix)
         cut = truncate or over_length == "truncate"
         client = LoglikelihoodClient(likelihoods, loaded, cut=cut, prefix=custom_prefix_token_id)
         super().__init__(named, connection, n=n, likelihoods=client, prefix=custom_prefix_token_id)
@@ -382,7 +382,7 @@ class OpenAI(OpenAIServer):
                 f"{self.name} has no chat template without a tokenizer",
                 "give tokenizer=FOLDER, or use openai-chat",
             )
-            raise ConfigError([Problem(Place("model_args.tokenizer"), what, fix)])
+            raise ConfigError.at("model_args.tokenizer", what, fix)
         return self._tokenizer.chat_template(messages, add_generation_prompt)
 
     async def respond(self, request: Request) -> Response:
@@ -441,14 +441,14 @@ class OpenAI(OpenAIServer):
             return tokens_of(await self._post_outside("/tokenize", body))
         except PermanentError as refused:
             what, fix = f"the server's /tokenize failed: {refused}", "give tokenizer=FOLDER"
-            raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None
+            raise ConfigError.at("model_args.tokenizer_backend", what, fix) from None
 
 
 def _named(model: str | None, pretrained: str | None) -> str:
     name = model or pretrained
     if not name:
         what = "a model behind a server needs the argument 'model'"
-        raise ConfigError([Problem(Place("model_args"), what, "add model=… to --model_args")])
+        raise ConfigError.at("model_args", what, "add model=… to --model_args")
     return name
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies_environment
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.models.servers.secrets import hidden_texts
 
 OFF = "off"
@@ -121,7 +121,7 @@ def _proxy(written: str, source: str) -> Proxy:
         what = f"{source} is not the address of an HTTP proxy" + (
             "" if "socks" not in written[:6] else ": SOCKS is not supported"
         )
-        raise ConfigError([Problem(Place("model_args.proxy"), what, "give proxy=http://HOST:PORT, or proxy=off")])
+        raise ConfigError.at("model_args.proxy", what, "give proxy=http://HOST:PORT, or proxy=off")
     return Proxy(address, f"{parts.scheme}://{parts.netloc}", authorization, password, source)
 
 

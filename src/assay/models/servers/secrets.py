@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote_plus
 
 from assay.config.option import YAMLMapping
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 
 
 def secret(written: str | None, *variables: str) -> str | None:
@@ -80,4 +80,4 @@ def refuse_malformed(arguments: YAMLMapping) -> None:
 
 
 def _problem(what: str, fix: str, argument: str = "api_key") -> ConfigError:
-    return ConfigError([Problem(Place(f"model_args.{argument}"), what, fix)])
+    return ConfigError.at(f"model_args.{argument}", what, fix)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from assay.config.option import Remark, YAMLValue, option
 from assay.config.source import Source, digest, read_bytes
 from assay.config.task import GenerationParams
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, did_you_mean
 from assay.models.endings import is_failed_end
 from assay.models.protocol import Can, PermanentError, RetryableError, Samples
 from assay.models.reasoning import END, START
@@ -355,14 +355,8 @@ class ServerModel:
             return False
         if is_other:
             what = f"the server at {self._place} now serves a different model; none of its responses were used"
-            raise ConfigError(
-                [
-                    Problem(
-                        Place("model"),
-                        what,
-                        "start the server with the model of this run, then run the same command to resume",
-                    )
-                ]
+            raise ConfigError.at(
+                "model", what, "start the server with the model of this run, then run the same command to resume"
             )
         return True
 
@@ -372,7 +366,7 @@ class ServerModel:
         is_stable = all(first == second for first, second in zip(replies[::2], replies[1::2], strict=True))
         if is_stable and len(set(replies)) > 1:
             what = "the servers of base_url serve different models: their replies to one prompt differ"
-            raise ConfigError([Problem(Place("model_args.base_url"), what, "list servers of one model")])
+            raise ConfigError.at("model_args.base_url", what, "list servers of one model")
         self._reply, self._recorded = replies[0] if is_stable else NONDETERMINISTIC, None
 
     async def _replies(self, urls: Sequence[str]) -> list[str]:
@@ -390,7 +384,7 @@ class ServerModel:
                 async with self.http:
                     served = served_names(await self.http.get("/models"))
                 fix = refusal_remedy(str(refused), self.name, self.model, self._place, served, self._key_source)
-            raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
+            raise ConfigError.at("model", str(refused), fix) from None
         finally:
             self.http = whole
         self.http.slots = sum(filter(None, offered)) if None not in offered else None
@@ -547,9 +541,7 @@ def _addresses(
         passwords += [part for part in (urlsplit(address).password,) if part]
     if len(set(users)) > 1 or (users and len(users) < len(urls)):
         what = "the addresses of base_url have different credentials"
-        raise ConfigError(
-            [Problem(Place("model_args.base_url"), what, "use the same name and password in all of them")]
-        )
+        raise ConfigError.at("model_args.base_url", what, "use the same name and password in all of them")
     return urls, {"Authorization": users[0]} if users else {}, passwords
 
 
@@ -563,7 +555,7 @@ def _check_address(url: str) -> None:
         is_right = False
     if not is_right:
         fix = "write it like http://127.0.0.1:8000/v1, or https://…"
-        raise ConfigError([Problem(Place("model_args.base_url"), "invalid server address", fix)])
+        raise ConfigError.at("model_args.base_url", "invalid server address", fix)
 
 
 def _is_host(host: str) -> bool:
@@ -605,15 +597,13 @@ def _listed_price(model: str, path: str) -> Price:
     try:
         rows = Source(path, read_bytes(str(Path(path).expanduser()))).value
     except OSError as error:
-        raise ConfigError([Problem(place, f"{path} cannot be read: {error.strerror}", "check the path")]) from None
+        raise ConfigError.at(place, f"{path} cannot be read: {error.strerror}", "check the path") from None
     if not isinstance(rows, dict) or model not in rows:
         known = list(rows) if isinstance(rows, dict) else []
-        raise ConfigError(
-            [Problem(place, f"no price for {model!r} in {path}", did_you_mean(model, known) or "add a row")]
-        )
+        raise ConfigError.at(place, f"no price for {model!r} in {path}", did_you_mean(model, known) or "add a row")
     row = rows[model]
     wrong = not isinstance(row, dict) or not {"in", "out"} <= set(row) <= {"in", "out", "stored"}
     if wrong or not all(isinstance(value, int | float) and value >= 0 for value in row.values()):
         fix = f"write `{model}: {{in: 2.5, out: 10}}`, per million tokens"
-        raise ConfigError([Problem(place, f"invalid price for {model!r} in {path}", fix)])
+        raise ConfigError.at(place, f"invalid price for {model!r} in {path}", fix)
     return Price(float(row["in"]), float(row["out"]), float(row.get("stored", row["in"])))

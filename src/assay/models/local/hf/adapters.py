@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from assay.errors import ConfigError, Place, Problem, some
+from assay.errors import ConfigError, some
 
 CONFIG = "adapter_config.json"
 WEIGHTS, PICKLED = "adapter_model.safetensors", "adapter_model.bin"
@@ -121,4 +121,4 @@ def _warn_of_another_base(adapted: Any, name: str, base: str) -> None:
 
 
 def _refused(what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(Place("model_args.peft"), what, fix)])
+    return ConfigError.at("model_args.peft", what, fix)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +42,7 @@ def _is_among(device: "torch.device", known: list[str]) -> bool:
 
 
 def _refused(what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(Place("model_args.device"), what, fix)])
+    return ConfigError.at("model_args.device", what, fix)
 
 
 def input_device(model: "PreTrainedModel") -> "torch.device":

@@ -8,7 +8,6 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 
-from assay.errors import Place, Problem
 from assay.models.local.fallbacks import DeviceAttempt, Fallbacks, reason_of
 from assay.models.local.generation import Generation
 from assay.models.local.scoring import ScoredPair
@@ -246,7 +245,7 @@ def check_usable(device: torch.device, error: BaseException) -> None:
         return
     what = f"the device {str(device)!r} failed, and can compute nothing more in this process: {reason_of(error)}"
     fix = "run the same command to resume; if it fails there again, with CUDA_LAUNCH_BLOCKING=1 or device=cpu to find the cause"
-    raise ModelLost([Problem(Place("model"), what, fix)]) from error
+    raise ModelLost.at("model", what, fix) from error
 
 
 def _computes(device: torch.device) -> bool:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.ahead import Ahead
-from assay.errors import ConfigError, Place, Problem, installing
+from assay.errors import ConfigError, installing
 from assay.memory_turns import mapping_memory
 from assay.models.local.hf.adapters import check_adapter, merge_adapter
 from assay.models.local.hf.devices import choose_device, input_device
@@ -202,7 +202,7 @@ def import_libraries(name: str = "hf", begin: Callable[[], None] | None = None) 
         import transformers
     except ModuleNotFoundError as error:
         what = f"model {name!r} needs {error.name}, which is not installed"
-        raise ConfigError([Problem(Place("model"), what, installing("hf"))]) from None
+        raise ConfigError.at("model", what, installing("hf")) from None
     bars: Any = transformers.utils.logging
     bars.disable_progress_bar()  # a run has its own progress line
     return torch, transformers
@@ -218,7 +218,7 @@ def _from_pretrained(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
             f"no folder named {name!r}",
             "give a folder with config.json and weights, or a hub name: owner/name",
         )
-        raise ConfigError([Problem(Place("model_args.pretrained"), what, fix)])
+        raise ConfigError.at("model_args.pretrained", what, fix)
     try:
         return kind.from_pretrained(
             str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, **arguments
@@ -227,7 +227,7 @@ def _from_pretrained(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
         # transformers ends with an address on the hub, which it makes up for a folder
         message = re.sub(r"\s*Checkout 'https?://[^']*'.*", "", str(error).strip()).splitlines()
         what = f"{name!r} cannot be loaded: {message[0] if message else type(error).__name__}"
-        raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy(str(error)))]) from None
+        raise ConfigError.at("model_args.pretrained", what, _remedy(str(error))) from None
 
 
 def _remedy(message: str) -> str:
@@ -247,7 +247,7 @@ def _refuse_pickle(options: HFOptions) -> None:
     inside = folder / options.subfolder
     if any(inside.glob("*.bin")) and not any(inside.glob("*.safetensors")):
         what = f"the weights in {options.pretrained!r} are pickled, and loading them can run code"
-        raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy("safetensors"))])
+        raise ConfigError.at("model_args.pretrained", what, _remedy("safetensors"))
 
 
 def start_device(options: HFOptions) -> None:
@@ -272,7 +272,7 @@ def _moved(model: "PreTrainedModel", device: "torch.device") -> "PreTrainedModel
         moved: PreTrainedModel = model.to(device)  # type: ignore[arg-type]  # transformers declares another type
     except (RuntimeError, AssertionError) as error:  # torch without CUDA raises an AssertionError
         what = f"the model cannot be moved to {str(device)!r}: {str(error).strip().splitlines()[0]}"
-        raise ConfigError([Problem(Place("model_args.device"), what, "use cpu, or an available device")]) from None
+        raise ConfigError.at("model_args.device", what, "use cpu, or an available device") from None
     return moved
 
 
@@ -293,7 +293,7 @@ def _dtype(name: str) -> "torch.dtype | str":
     dtype = getattr(torch, names.get(name, name), None)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         what, fix = f"invalid dtype {name!r}", "use auto, float32, bfloat16 or float16"
-        raise ConfigError([Problem(Place("model_args.dtype"), what, fix)])
+        raise ConfigError.at("model_args.dtype", what, fix)
     return dtype
 
 
@@ -315,7 +315,7 @@ def _identity_of_object(model: "PreTrainedModel", tokenizer: "PreTrainedTokenize
 
     if any(weights.is_meta for weights in model.state_dict().values()):
         what = "a model object with weights on disk or in another memory has no fingerprint"
-        raise ConfigError([Problem(Place("model"), what, "give its folder: pretrained=DIR, with parallelize=true")])
+        raise ConfigError.at("model", what, "give its folder: pretrained=DIR, with parallelize=true")
     digest = hashlib.blake2b(digest_size=16)
     is_fast = getattr(tokenizer, "is_fast", False)
     tokens = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))

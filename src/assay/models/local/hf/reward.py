@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, did_you_mean
 from assay.models.conversations import sent_messages
 from assay.models.local.hf.loading import dtype_argument, import_libraries
 from assay.models.local.loading import fingerprint_folder
@@ -108,7 +108,7 @@ def _folder(path: str) -> Path:
     folder = Path(path)
     if not (folder / "config.json").is_file():
         what = f"no model in {path!r}"
-        raise ConfigError([Problem(Place("model_args.path"), what, "give a folder with config.json and weights")])
+        raise ConfigError.at("model_args.path", what, "give a folder with config.json and weights")
     return folder
 
 
@@ -124,4 +124,4 @@ def _label(label: int | str | None, labels: dict[int, str]) -> int:
     problem = "several labels" if label is None else f"no label {label!r}"
     what = f"the model has {problem}: {', '.join(names)}"
     fix = did_you_mean(str(label), names) if label is not None else "select one with label=…"
-    raise ConfigError([Problem(Place("model_args.label"), what, fix)])
+    raise ConfigError.at("model_args.label", what, fix)

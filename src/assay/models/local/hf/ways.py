@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.models.local.attention import NAME
 from assay.models.local.fallbacks import DeviceAttempt, Fallbacks, reason_of
 from assay.models.local.hf.causality import trial_texts
@@ -102,7 +102,7 @@ def ensure_forward(loaded: LoadedHFModel, fallbacks: Fallbacks) -> torch.Tensor:
     dtype = str(loaded.model.dtype).removeprefix("torch.")
     what = f"{type(loaded.model).__name__} cannot compute in {dtype} on {loaded.device}: {reason_of(failure)}"
     fix = "try dtype=float32, attn_implementation=eager or another device"
-    raise ConfigError([Problem(Place("model_args"), what, fix)]) from failure
+    raise ConfigError.at("model_args", what, fix) from failure
 
 
 def _trial(loaded: LoadedHFModel) -> tuple[torch.Tensor, Exception | None]:
