@@ -81,7 +81,7 @@ def test_shares_are_as_wide_as_their_parts() -> None:
         "299.0",
         "99.0",
     ]  # of 400, less a gap
-    assert "1: 30 (75.0%)" in as_svg(drawing)
+    assert "1: 30 (75.0 %)" in as_svg(drawing)
 
 
 def test_each_piece_of_work_begins_where_the_one_before_it_ends() -> None:

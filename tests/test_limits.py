@@ -158,7 +158,7 @@ def test_the_foot_of_the_table_shows_time_tokens_and_cost(serve: Servers, tmp_pa
     command = ["run", "--tasks", "t", "--include_path", tmp_path, "--no_defaults", "--model", "openai-chat"]
     shown = run_assay(*command, "--model_args", model_args)
     assert "requests: 4 answered; tokens: 4,000 in, 40 out; cost: 0.008400" in shown.stderr
-    assert "cut off at the token limit: 4 of 4 documents (100.0%)" in shown.stderr
+    assert "cut off at the token limit: 4 of 4 documents (100.0 %)" in shown.stderr
 
 
 def test_reserved_cost_is_released() -> None:

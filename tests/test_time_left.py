@@ -137,14 +137,14 @@ def test_a_line_fits_the_terminal() -> None:
     engine = Engine()
     engine.task_counts["a_task_with_a_name_that_is_much_too_long"] = TaskCounts()
     tasks = [task("a_task_with_a_name_that_is_much_too_long", 10, {"generate"})]
-    left = TimeLeft(12_345, 67_890, 123.4, 4000.0, ("texts of 12 tasks", "judge calls", "log-likelihoods"))
+    left = TimeLeft(12_345, 67_890, 123.4, 2700.0, ("texts of 12 tasks", "judge calls", "log-likelihoods"))
     for width in range(20, 200, 7):
         line = terminal_line(progress(tasks, engine), left, width)
         assert len(line) <= width
         assert "left" in line
     assert "cost 1.50" in line
     assert "replica" not in line
-    assert "at least 67 min left (texts of 12 tasks and judge calls and log-likelihoods not yet seen)" in line
+    assert "at least 45 min left (texts of 12 tasks and judge calls and log-likelihoods not yet seen)" in line
 
 
 def test_replicas_that_are_ready_are_shown() -> None:

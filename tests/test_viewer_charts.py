@@ -87,8 +87,8 @@ def test_margins_are_the_right_choice_minus_the_best_other(tmp_path: Path) -> No
 
 def test_scores_of_0_and_1_are_one_bar_and_others_a_histogram(tmp_path: Path) -> None:
     both = card(score_card(written(tmp_path / "a", CHOICES, "acc,none")))
-    assert both.rows == [("0", "3", "60.0%"), ("1", "2", "40.0%")]
-    assert "1: 2 (40.0%)" in svg(both)
+    assert both.rows == [("0", "3", "60.0 %"), ("1", "2", "40.0 %")]
+    assert "1: 2 (40.0 %)" in svg(both)
     many = [text(number, "x", number / 40) for number in range(40)]
     drawn = card(score_card(written(tmp_path / "b", many, "f1,none")))
     assert len(drawn.rows) == 20 and {row[1] for row in drawn.rows} == {"2"}

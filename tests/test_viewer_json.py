@@ -89,7 +89,7 @@ def test_json_has_the_numbers_of_the_page(address: str) -> None:
     assert (runs["matching"], [each["name"] for each in runs["runs"]]) == (1, ["first"])
     task = json.loads(fetched(address, "/task.json", run="first", task="sums", show="wrong")[1])
     assert (task["total"], [each["doc"] for each in task["samples"]]) == (12, WRONG)
-    assert task["charts"][0]["rows"] == [["0", "12", "20.0%"], ["1", "48", "80.0%"]]
+    assert task["charts"][0]["rows"] == [["0", "12", "20.0 %"], ["1", "48", "80.0 %"]]
     matrix = json.loads(fetched(address, "/matrix.json", run="first", task="sums")[1])
     assert [(each["run"], each["value"], each["n"]) for each in matrix["numbers"]] == [("first", 48 / 60, 60)]
     sample = json.loads(fetched(address, "/sample.json", run="first", task="sums", doc="5")[1])

@@ -58,6 +58,24 @@ def format_trimmed(value: float) -> str:
     return rounded if 1e-4 <= abs(value) < 1e9 or value == 0 else f"{value:.4g}"
 
 
+def format_figures(value: float, figures: int = 4) -> str:
+    """A number with its first figures alone, as on an axis and in a sentence.
+
+    >>> format_figures(0.25), format_figures(1 / 3), format_figures(0.000012345), format_figures(0.0123, 2)
+    ('0.25', '0.3333', '1.234e-05', '0.012')
+    """
+    return f"{value:.{figures}g}"
+
+
+def format_points(difference: float, digits: int = 2, *, unit: str = "pp", is_signed: bool = True) -> str:
+    """A difference of shares in percentage points, or in another unit of a hundredth.
+
+    >>> format_points(-0.008), format_points(0.0471, 1, is_signed=False), format_points(0.02, unit="%")
+    ('-0.80pp', '4.7pp', '+2.00%')
+    """
+    return f"{difference * 100:{'+' if is_signed else ''}.{digits}f}{unit}"
+
+
 def format_p(p: float | None) -> str:
     """A p-value with four digits; nothing where there is none.
 
@@ -120,10 +138,10 @@ def format_share(share: float | None, digits: int = 1) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """A measured time, in at most two units; nothing where there is none.
+    """A span of time, in at most two units; nothing where there is none. A whole number is one that was rounded before.
 
-    >>> format_duration(0.0123), format_duration(1.25), format_duration(59.98), format_duration(75), format_duration(7300)
-    ('12 ms', '1.2 s', '1 min', '1 min 15 s', '2 h 2 min')
+    >>> format_duration(0.0123), format_duration(1.25), format_duration(30), format_duration(75), format_duration(7300)
+    ('12 ms', '1.2 s', '30 s', '1 min 15 s', '2 h 2 min')
     """
     if seconds is None:
         return ""
@@ -132,7 +150,7 @@ def format_duration(seconds: float | None) -> str:
     if 0 < seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
-        return f"{seconds:.1f} s"
+        return f"{seconds} s" if isinstance(seconds, int) else f"{seconds:.1f} s"
     whole = round(seconds)
     units = (whole // 60, "min", whole % 60, "s")
     if whole >= 3600:
@@ -140,20 +158,6 @@ def format_duration(seconds: float | None) -> str:
         units = (minutes // 60, "h", minutes % 60, "min")
     more, unit, rest, smaller = units
     return f"{more} {unit} {rest} {smaller}" if rest else f"{more} {unit}"
-
-
-def format_time_span(seconds: float) -> str:
-    """A time that is only roughly known, or was set: no more digits than a person would say.
-
-    >>> format_time_span(3.4), format_time_span(95), format_time_span(7500), format_time_span(7200)
-    ('3 s', '2 min', '2 h 5 min', '2 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
 
 
 def time_left_text(seconds: float | None, unknown: Sequence[str] = ()) -> str:
@@ -165,7 +169,8 @@ def time_left_text(seconds: float | None, unknown: Sequence[str] = ()) -> str:
     unseen = f" ({' and '.join(_few(unknown))} not yet seen)" if unknown else ""
     if seconds is None:
         return f"time left unknown{unseen}"
-    return f"{'at least' if unknown else 'about'} {format_time_span(seconds)} left{unseen}"
+    rounded = round(seconds) if seconds < 60 else round(seconds / 60) * 60  # nobody knows it better
+    return f"{'at least' if unknown else 'about'} {format_duration(rounded)} left{unseen}"
 
 
 def _few(kinds: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from assay.cli.flags import add_catalog_options, add_table_options, task_manager
 from assay.cli.output import echo, echo_err, echo_json, echo_table, echo_wrapped
 from assay.comparison.planning import Aim, Planned, may_be_rate, planned_from_runs, planned_from_tasks, unknown_task
 from assay.errors import ConfigError, Place, Problem, grouped, some
-from assay.number_text import NO_VALUE
+from assay.number_text import NO_VALUE, format_figures, format_points, format_share
 from assay.report.report_table import Cell, Column, CountCell, ReportTable, TableLine
 from assay.runs.results import tasks_text
 from assay.score_keys import ScoreKey
@@ -152,8 +152,8 @@ def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRo
                 CountCell(row.n),
                 _size(row.half_width, row.metric),
                 _size(width, row.metric),
-                f"{row.between:.4g}",
-                "" if row.within is None else f"{row.within:.4g}",
+                format_figures(row.between),
+                "" if row.within is None else format_figures(row.within),
                 *(CountCell(row.needed.get(count)) for count in repeats),
             ]
         )
@@ -222,7 +222,7 @@ def _size(size: float, metric: str, digits: int = 2) -> str:
     >>> _size(0.0047, "acc"), _size(0.0047, "word_perplexity")
     ('0.47pp', '0.0047')
     """
-    return f"{size:.4g}" if _has_own_unit(metric) else f"{size * 100:.{digits}f}pp"
+    return format_figures(size) if _has_own_unit(metric) else format_points(size, digits, is_signed=False)
 
 
 def _cells(row: Planned) -> list[Cell]:
@@ -245,7 +245,7 @@ def _assumptions(options: argparse.Namespace, aim: Aim, rows: Sequence[Planned])
     how = f"to detect {size} with power {aim.power:g} at alpha {aim.alpha:g}, two models on the same documents"
     if not options.baseline:
         rests = f"assumes rates of 0.5 (the worst case) and a correlation of {aim.correlation:g} between the models:"
-        rests += f" {2 * 0.25 * (1 - aim.correlation):.0%} of documents right for only one"
+        rests += f" {format_share(2 * 0.25 * (1 - aim.correlation), 0)} of documents right for only one"
     elif len(options.baseline) == 1:
         rests = f"assumes the variance of the run and a correlation of {aim.correlation:g} between two models"
     else:

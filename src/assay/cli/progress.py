@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.cli.output import echo_err
 from assay.evaluation.time_left import TimeLeft, time_left_of
-from assay.number_text import format_money, format_time_span, time_left_text
+from assay.number_text import format_duration, format_money, time_left_text
 from assay.tasks.run import TRUNCATED
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _task_in_work(run: "RunProgress") -> str:
 def _waiting(run: "RunProgress") -> str:
     since = run.engine.unreachable_since
     return (
-        f"the model is unreachable: waiting for {format_time_span(time.monotonic() - since)}"
+        f"the model is unreachable: waiting for {format_duration(round(time.monotonic() - since))}"
         if since is not None
         else ""
     )

@@ -10,6 +10,7 @@ from assay.cli.flags import add_table_options
 from assay.cli.output import echo, echo_columns, echo_err, echo_tables, echo_wrapped
 from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
 from assay.errors import ConfigError, did_you_mean
+from assay.number_text import format_decimal
 from assay.redaction import redacted_text
 from assay.report.index import MIN_RUNS, IndexedRun, RunIndex, index_run
 from assay.report.report_table import Column, CountCell, ReportTable, TableLine
@@ -111,7 +112,7 @@ def _row(run: IndexedRun) -> tuple[str, ...]:
     tasks = run.tasks[0] + (f" and {len(run.tasks) - 1} more" if len(run.tasks) > 1 else "") if run.tasks else ""
     number = run.headline
     shown = (
-        f"{number.metric} {number.estimate.value:.4f} ({run.headline_of}){', provisional' if run.is_running else ''}"
+        f"{number.metric} {format_decimal(number.estimate.value)} ({run.headline_of}){', provisional' if run.is_running else ''}"
         if number is not None
         else ""
     )

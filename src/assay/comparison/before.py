@@ -12,7 +12,7 @@ from assay.comparison.planning import Aim, unknown_task
 from assay.comparison.rows import PairedRow
 from assay.comparison.stopping import refuse_other_task
 from assay.comparison.verdicts import needs_baseline, parse_gates
-from assay.errors import ConfigError, Place, Problem, some
+from assay.errors import ConfigError, Problem, some
 from assay.evaluation.prepare import PreparedRun
 from assay.groups.results import bottom_up, group_numbers
 from assay.runs.run import Run
@@ -59,14 +59,14 @@ def _refuse_options(prepared: PreparedRun, gates: Sequence[Gate]) -> None:
     }
     for option, reason in refused.items():
         if getattr(config, option):
-            raise ConfigError([Problem(GATE, f"not with --{option}: {reason}", "leave out one of the two")])
+            raise ConfigError.at(GATE, f"not with --{option}: {reason}", "leave out one of the two")
 
 
 def _refuse_same(output: str | None, baseline: str | None) -> None:
     """Refuse a baseline that is the folder, or the URL, that the run is written to."""
     if output and baseline and shown_place(Path(output)) == shown_place(Path(baseline)):
         what = f"{shown_path(baseline)} is what this run is written to"
-        raise ConfigError([Problem(Place("--baseline"), what, "give the run another --output_path")])
+        raise ConfigError.at("--baseline", what, "give the run another --output_path")
 
 
 def _rows(prepared: PreparedRun, tasks: Mapping[str, Runnable]) -> Iterator[PairedRow]:
@@ -90,7 +90,7 @@ def _check(
     if gate.kind == "count":
         if gate.name is not None and gate.name not in {*tasks, *members} and "*" not in gate.name:
             what = f"no task or group named {gate.name!r}"
-            raise ConfigError([Problem(GATE, what, suggestion(gate.name, {*tasks, *members}))])
+            raise ConfigError.at(GATE, what, suggestion(gate.name, {*tasks, *members}))
         return
     for row in selected(gate, rows, members, shared=""):
         if gate.kind == "value" and row.name in tasks:
@@ -116,9 +116,9 @@ def _check_baseline(
         known = {*other.scored_tasks, *other.groups}
         if row.name not in known:
             what = f"the baseline {other.path} has no task or group {row.name!r}"
-            raise ConfigError([Problem(GATE, what, suggestion(row.name, known))])
+            raise ConfigError.at(GATE, what, suggestion(row.name, known))
         if row.key not in other.rows(row.name):
             what = f"{row.name!r} has no {str(row.key)!r} in the baseline {other.path}"
-            raise ConfigError([Problem(GATE, what, f"it has: {some([*map(str, other.rows(row.name))])}")])
+            raise ConfigError.at(GATE, what, f"it has: {some([*map(str, other.rows(row.name))])}")
         if row.name in tasks:
             refuse_other_task(tasks[row.name], prepared, other, GATE)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from assay.errors import ConfigError, Place, Problem, nearest
+from assay.errors import ConfigError, Place, nearest
 from assay.runs.comparison import GateKind, Unit
 from assay.statistics.arrays import SIGNS
 from assay.statistics.influence import PERCENT, Bounds
@@ -82,7 +82,7 @@ def parse_gate(written: str, place: Place = GATE, fix: str = FIX, plain: Plain =
     """
     gate = _read_gate(written, place, fix, plain)
     if not math.isfinite(gate.threshold):
-        raise ConfigError([Problem(place, f"{written!r}: the threshold must be a finite number", fix)])
+        raise ConfigError.at(place, f"{written!r}: the threshold must be a finite number", fix)
     return gate
 
 
@@ -90,7 +90,7 @@ def _read_gate(written: str, place: Place, fix: str, plain: Plain) -> Gate:
     name, slash, condition = written.rpartition("/")
     match = _WRITTEN.fullmatch(condition) if name.strip() or not slash else None
     if match is None or not (match["number"] or (match["baseline"] and not match["plus"])):
-        raise ConfigError([Problem(place, f"invalid gate {written!r:.200}", fix)])
+        raise ConfigError.at(place, f"invalid gate {written!r:.200}", fix)
     number = float((match["number"] or "0").replace("−", "-"))
     unit = re.sub(r"\s+", " ", match["unit"]).replace("% rel", "%rel")
     gate = Gate(written.strip(), name.strip() or None, match["metric"], match["filter"], match["sign"], number, "")
@@ -98,18 +98,18 @@ def _read_gate(written: str, place: Place, fix: str, plain: Plain) -> Gate:
         return _count(gate, unit, is_relative=bool(match["baseline"]) or len(unit) > 1, place=place)
     if unit in SIZES:
         what = f"{written!r}: {gate.metric!r} does not have the unit {unit!r}"
-        raise ConfigError([Problem(place, what, fix)])
+        raise ConfigError.at(place, what, fix)
     if match["baseline"]:
         if match["number"] and (not match["plus"] or match["number"][0] in "+-−"):
-            raise ConfigError([Problem(place, f"invalid gate {written!r}", "write 'acc >= baseline - 1pp'")])
+            raise ConfigError.at(place, f"invalid gate {written!r}", "write 'acc >= baseline - 1pp'")
         number = -number if match["plus"] in ("-", "−") else number
         if "of" in unit or unit == "%":
-            raise ConfigError([Problem(place, f"{written!r} does not say of what it is a percentage", OF_WHAT)])
+            raise ConfigError.at(place, f"{written!r} does not say of what it is a percentage", OF_WHAT)
     if "of" in unit:
         return replace(gate, threshold=number / 100 - 1, unit="% of baseline")
     if unit in ("pp", "%rel", "rel") or match["baseline"] or plain == "difference":
         if unit == "%":
-            raise ConfigError([Problem(place, f"{written!r} does not say of what it is a percentage", OF_WHAT)])
+            raise ConfigError.at(place, f"{written!r} does not say of what it is a percentage", OF_WHAT)
         share = number / 100 if unit in ("pp", "%rel") else number
         return replace(gate, threshold=share, unit="% rel" if unit.endswith("rel") else "pp" if unit == "pp" else "")
     return replace(gate, threshold=number / 100 if unit == "%" else number, unit="%" if unit else "", kind="value")
@@ -120,10 +120,10 @@ def _count(gate: Gate, unit: str, *, is_relative: bool, place: Place) -> Gate:
     known = COUNTS[gate.metric]
     if is_relative or unit not in ("", *known):
         units = f"a number, or one with {' or '.join(known)}" if known else "a number without a unit"
-        raise ConfigError([Problem(place, f"{gate.written!r}: the threshold of {gate.metric!r} is {units}", FIX_VALUE)])
+        raise ConfigError.at(place, f"{gate.written!r}: the threshold of {gate.metric!r} is {units}", FIX_VALUE)
     if "%" in known and not unit and gate.threshold % 1:
         what = f"{gate.written!r}: {gate.metric!r} is a number of documents"
-        raise ConfigError([Problem(place, what, f"write '{gate.threshold * 100:g}%' for a share of them")])
+        raise ConfigError.at(place, what, f"write '{gate.threshold * 100:g}%' for a share of them")
     if unit == "%":
         return replace(gate, threshold=gate.threshold / 100, unit="%", kind="count")
     return replace(gate, threshold=gate.threshold * SIZES.get(unit, 1), kind="count")

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from assay.comparison.conditions import COUNTS, GATE, Gate, suggestion
 from assay.comparison.contrasts import Part, Reach
 from assay.comparison.rows import PairedRow, below
-from assay.errors import ConfigError, Problem, some
+from assay.errors import ConfigError, some
 from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
@@ -95,7 +95,7 @@ def selected(
         fix = suggestion(wrong, known if gate.metric not in known else {str(row.key) for row in rows})
         if shared and gate.metric in COUNTS:
             fix = f"`assay gate RUN '{gate.written}'` is about counts of one run"
-        raise ConfigError([Problem(GATE, f"no {shared}metric named {wrong!r}", fix)])
+        raise ConfigError.at(GATE, f"no {shared}metric named {wrong!r}", fix)
     if gate.name is None:
         both = _top_level([row for row in of_metric if not row.is_lone], members)
         return [*both, *(row for row in _top_level(of_metric, members) if row.is_lone)]
@@ -103,7 +103,7 @@ def selected(
     if not matching:
         names = {row.name for row in of_metric}
         what = f"no {shared}task or group named {gate.name!r} has {gate.metric!r}"
-        raise ConfigError([Problem(GATE, what, suggestion(gate.name, names))])
+        raise ConfigError.at(GATE, what, suggestion(gate.name, names))
     return matching
 
 

@@ -14,6 +14,7 @@ from assay.comparison.contrasts import aggregation_of
 from assay.comparison.pairing import PACKED, Array, TaskScores, task_scores
 from assay.errors import Place, Problem, some
 from assay.exchange.archive import Packed, pack, unpack
+from assay.number_text import format_decimal
 from assay.records import JSONDict, mapping
 from assay.redaction import without_secrets
 from assay.results import Estimate, Results, Row, TaskEntry
@@ -81,9 +82,11 @@ def noise_lines(path: Path) -> Iterator[str]:
         for key, row in run.rows(name).items():
             noise = mapping(row.noise)
             parts = (
-                [f"±{math.sqrt(noise['between_runs']):.4f} between {noise['runs']} runs"] if noise.get("runs") else []
+                [f"±{format_decimal(math.sqrt(noise['between_runs']))} between {noise['runs']} runs"]
+                if noise.get("runs")
+                else []
             )
-            parts += [f"±{math.sqrt(noise['within']):.4f} within a document"] if noise.get("within") else []
+            parts += [f"±{format_decimal(math.sqrt(noise['within']))} within a document"] if noise.get("within") else []
             if parts:
                 yield f"noise: {name} {key!s}: {', '.join(parts)}"
 

@@ -13,7 +13,7 @@ from assay.comparison.packs import open_run
 from assay.comparison.pairing import PROMPT_OPTIONS, task_scores
 from assay.comparison.planning import Aim, unknown_task
 from assay.config.run import identity_of
-from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.errors import ConfigError, Place, did_you_mean, some
 from assay.evaluation.estimates import shares
 from assay.evaluation.manifest import task_digest
 from assay.evaluation.prepare import PreparedRun
@@ -206,7 +206,7 @@ def _refuse_options(prepared: PreparedRun, gate: Gate, *, is_bar: bool) -> None:
 
 
 def _refused(what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(PLACE, what, fix)])
+    return ConfigError.at(PLACE, what, fix)
 
 
 def _members(gate: Gate, prepared: PreparedRun) -> dict[str, Member]:
@@ -338,14 +338,14 @@ def refuse_other_task(task: Runnable, prepared: PreparedRun, run: Run, place: Pl
     for option in SELECTION:
         if spec.get(option) not in (None, 0) and spec.get(option) != mine.get(option):
             what = f"{where} has only the documents of --{option} {spec[option]}"
-            raise ConfigError([Problem(place, what, "use the same, or a whole run")])
+            raise ConfigError.at(place, what, "use the same, or a whole run")
     changed = [option for option in PROMPT_OPTIONS if spec and spec.get(option) != mine.get(option)]
     if changed:
         what = f"{where} has other prompts: --{changed[0]} is not the same"
-        raise ConfigError([Problem(place, what, "use the same, or another run")])
+        raise ConfigError.at(place, what, "use the same, or another run")
     if run.source(name) not in ("", task.source) or spec.get("tasks", {}).get(name) not in (None, task_digest(task)):
         what = f"task {name!r} has other documents or settings in {where}"
-        raise ConfigError([Problem(place, what, "evaluate that model again")])
+        raise ConfigError.at(place, what, "evaluate that model again")
 
 
 def _with_baseline(name: str, member: Member, prepared: PreparedRun, run: Run) -> Member:

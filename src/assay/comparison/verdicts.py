@@ -57,10 +57,10 @@ def needs_baseline(gates: Sequence[Gate], baseline: str | Path | None) -> None:
     relative = [gate for gate in gates if gate.kind == "difference"]
     if relative and baseline is None:
         what = f"{relative[0].written!r} is about a difference to a baseline, and there is none"
-        raise ConfigError([Problem(GATE, what, "add --baseline RUN, or give the number itself: 'acc >= 0.8'")])
+        raise ConfigError.at(GATE, what, "add --baseline RUN, or give the number itself: 'acc >= 0.8'")
     if baseline is not None and not relative:
         what = f"no gate is about a difference to {shown_path(baseline)}"
-        raise ConfigError([Problem(GATE, what, "write one as 'acc >= baseline - 1pp', or leave out --baseline")])
+        raise ConfigError.at(GATE, what, "write one as 'acc >= baseline - 1pp', or leave out --baseline")
 
 
 def gate(
@@ -77,7 +77,7 @@ def gate(
     check_shares(level)
     parsed = parse_gates(gates)
     if not parsed:
-        raise ConfigError([Problem(GATE, "there is no gate", FIX_VALUE)])
+        raise ConfigError.at(GATE, "there is no gate", FIX_VALUE)
     needs_baseline(parsed, baseline)
     opened = open_run(run)
     numbers, notes = RunNumbers(opened, allow_incomplete), list[str]()
@@ -110,7 +110,7 @@ def _refuse_ambiguous(gates: Sequence[Gate], numbers: RunNumbers) -> None:
         own = [row for row in numbers.rows if row.key.metric == each.metric]
         if each.kind == "count" and own:
             what = f"{each.written!r}: {each.metric!r} is a count of every run, and a metric of {own[0].name!r}"
-            raise ConfigError([Problem(GATE, what, f"write {str(own[0].key)!r} for the metric")])
+            raise ConfigError.at(GATE, what, f"write {str(own[0].key)!r} for the metric")
 
 
 def _direction(gate: Gate, run: Run, verdicts: Sequence[GateVerdict]) -> list[str]:

@@ -11,7 +11,7 @@ from assay.engine.counts import TemporaryFailure
 from assay.errors import AssayError, ConfigError
 from assay.models.protocol import RetryableError
 from assay.models.servers.remedies import busy_remedy, malformed_remedy
-from assay.number_text import format_time_span
+from assay.number_text import format_duration
 from assay.records import Failed, Request, Response, Usage
 
 MALFORMED_ATTEMPTS = 2
@@ -174,7 +174,7 @@ class Retrier:
                     return True
                 is_down = True
                 pause = min(pause * 1.5, 5.0)
-            what = f"model unreachable for {format_time_span(self.limits.max_downtime)}; stopped"
+            what = f"model unreachable for {format_duration(self.limits.max_downtime)}; stopped"
             raise ModelUnreachable.at("model", what, "run the same command to resume")
         finally:
             self.unreachable_since = None

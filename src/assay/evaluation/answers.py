@@ -13,7 +13,7 @@ from assay.catalog.selection import graph_file, looks_like_path, split_specs
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig, options_where
-from assay.errors import AssayError, Place, Problem
+from assay.errors import AssayError, Place
 from assay.evaluation.options import run_config, task_manager
 from assay.graphs.spec import Record
 from assay.records import Likelihood, Response, Text, arguments
@@ -111,10 +111,10 @@ class StoredRun:
         ):
             content = "a scoring of a run, not the run" if "scored" in manifest else "no run"
             fix = "name the folder that --output_path gave to `assay run`"
-            raise RunError([Problem(Place(str(folder)), f"the folder holds {content}", fix)])
+            raise RunError.at(str(folder), f"the folder holds {content}", fix)
         if manifest.get("without_gold"):
             what = "the right answers were taken out of this run when it was packed: nothing can be scored"
-            raise RunError([Problem(Place(str(folder)), what, "score the run that it was packed from")])
+            raise RunError.at(str(folder), what, "score the run that it was packed from")
         return cls(run, include_path)
 
     @property
@@ -239,7 +239,7 @@ class LoggedRun:
         if missing or not files:
             what = "there is no such file" if missing else "there are no samples_*.jsonl files"
             fix = "name the folder of a run, or samples files that lm-eval wrote with --log_samples"
-            raise RunError([Problem(Place(str((missing or paths)[0])), what, fix)])
+            raise RunError.at(str((missing or paths)[0]), what, fix)
         tasks = [str(name) for name in options.get("tasks") or ()]  # type: ignore[attr-defined]
         if len(files) == len(tasks) == 1:  # whatever the file is called
             files = {tasks[0]: next(iter(files.values()))}
@@ -270,7 +270,7 @@ class LoggedRun:
     def record(self, name: str) -> Record | None:
         what = "is a graph, and lm-eval's samples files hold no graph records"
         fix = "name its output_….json or .jsonl, and nothing else"
-        raise RunError([Problem(Place(f"task {name!r}"), what, fix)])
+        raise RunError.at(f"task {name!r}", what, fix)
 
     @cached_property
     def manager(self) -> TaskManager:
@@ -286,7 +286,7 @@ class LoggedRun:
         for count, logged in enumerate(logged_samples(self.files[name].path), 1):  # noqa: B007  # the last one counts
             first = first or logged
         if first is None:
-            raise RunError([Problem(Place(str(self.files[name].path)), "the file is empty", "name another")])
+            raise RunError.at(str(self.files[name].path), "the file is empty", "name another")
         repeats = max(len(first.responses[0]), 1) if first.responses else 1
         task = self.results.tasks[name]
         original = count if task.original is None else task.original
@@ -295,7 +295,7 @@ class LoggedRun:
     def samples(self, task: Runnable) -> Iterator[ReplayedSample]:
         if not isinstance(task, RescoredTask):
             place, fix = Place(f"task {task.task.name!r}"), "run it again with `assay run`"
-            raise RunError([Problem(place, "is a Python class, which cannot be scored from lm-eval's files", fix)])
+            raise RunError.at(place, "is a Python class, which cannot be scored from lm-eval's files", fix)
         for logged in logged_samples(self.files[task.task.name].path):
             sample = task.asked(logged.doc_id, logged.doc, logged.arguments)
             responses = [response for repeats in logged.responses for response in repeats]

@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLMapping, YAMLValue
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.evaluation.dispatch import Watch
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.model_facts import ModelFacts
@@ -31,7 +31,7 @@ def evaluate_stored(
     """Evaluate a model on tasks, and open the folder of the run; `options` has `tasks`, and where runs are stored."""
     if options.get("dry_run"):
         what = "a dry run has no results to return"
-        raise ConfigError([Problem(Place("dry_run"), what, "use `assay run --dry_run`, or leave it out")])
+        raise ConfigError.at("dry_run", what, "use `assay run --dry_run`, or leave it out")
     folder = evaluate(model, options, manager, stop_rule, watch).folder
     assert folder is not None, "options name output_path or runs_dir"
     return Run.open(folder)
@@ -51,21 +51,21 @@ def evaluate(
     is_object = model is not None and not isinstance(model, str)
     if is_object and not hasattr(model, "identity"):
         what, fix = f"{model!r:.60} is neither a model nor the name of one", "give a name of `assay ls models`"
-        raise ConfigError([Problem(Place("model"), what, fix)])
+        raise ConfigError.at("model", what, fix)
     roles = options.get("model_role")
     if roles is not None and not isinstance(roles, Mapping):
         what, fix = (
             f"must have the models by role, got {roles!r:.60}",
             "write model_role={'judge': MODEL OR 'NAME,K=V'}",
         )
-        raise ConfigError([Problem(Place("model_role"), what, fix)])
+        raise ConfigError.at("model_role", what, fix)
     objects: dict[str, Any] = {role: value for role, value in (roles or {}).items() if hasattr(value, "identity")}
     named = {role: value for role, value in (roles or {}).items() if role not in objects} or None
     name = {"model": model} if isinstance(model, str) else {}
     config = run_config({**options, "tasks": listed(options.get("tasks")), "model_role": named, **name})
     if checkpoint_runs(config):
         what, fix = "names several checkpoints", "call this function for each of them, or use `assay run`"
-        raise ConfigError([Problem(Place("model_args"), what, fix)])
+        raise ConfigError.at("model_args", what, fix)
     if watch is not None:  # of `assay.run`, which is stored
         config = in_runs_folder(config)
     metadata = parse_arguments(config.metadata or None, "metadata")

@@ -11,7 +11,6 @@ from typing import Any
 
 from assay.config.option import YAMLMapping
 from assay.config.run import RunConfig
-from assay.errors import Place, Problem
 from assay.evaluation.options import run_config, task_manager
 from assay.graphs.spec import Record
 from assay.records import Failed, Outcome, Sample
@@ -96,7 +95,7 @@ class OutputFile:
 
     def facts(self, name: str) -> TaskFacts:  # noqa: ARG002  # there is one
         if not len(self._rows):
-            raise RunError([Problem(Place(str(self.path)), "the output has no records", "name another file")])
+            raise RunError.at(str(self.path), "the output has no records", "name another file")
         size = self.asked or len(self._rows)
         return TaskFacts(size, size)
 

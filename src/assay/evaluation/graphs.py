@@ -62,21 +62,15 @@ def read_inner(manager: TaskManager) -> FindDefinition:
         path = path or graph_file(name, starts)
         alike = _siblings(name, [folder, Path.cwd(), *map(Path, starts)]) if path is None else []
         if alike and name not in manager.catalog.index.named:
-            raise ConfigError([Problem(place, f"there is no graph {name!r}", did_you_mean(name, alike))])
+            raise ConfigError.at(place, f"there is no graph {name!r}", did_you_mean(name, alike))
         try:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:
             raise ConfigError([Problem(place, f"the subgraph {name}: {each}") for each in error.problems]) from None
         graphs = [task.definition for task in loaded.values() if isinstance(task.definition, GraphFile)]
         if len(graphs) != 1:
-            raise ConfigError(
-                [
-                    Problem(
-                        place,
-                        f"{name!r} must name one graph, not {len(graphs)}",
-                        "name a graph_config.yaml, or its folder",
-                    )
-                ]
+            raise ConfigError.at(
+                place, f"{name!r} must name one graph, not {len(graphs)}", "name a graph_config.yaml, or its folder"
             )
         return graphs[0]
 

@@ -158,7 +158,7 @@ def check_model_options(config: RunConfig, model: AnyModel | None) -> None:
         return
     if config.replicas is not None and config.serve is None:
         what, fix = "a model object has no replicas", "give assay.Fleet(NAME, {…}, replicas=N) as the model"
-        raise ConfigError([Problem(Place("replicas"), what, fix)])
+        raise ConfigError.at("replicas", what, fix)
     if isinstance(config.apply_chat_template, str):
         use_template(model, config.apply_chat_template)
 
@@ -178,7 +178,7 @@ def model_under_test(config: RunConfig) -> AnyModel:
     if config.over_length == "truncate":
         if "over_length" not in parameters(backend(config.model)):
             what = f"model {config.model!r} cannot cut prompts itself"
-            raise ConfigError([Problem(Place("over_length"), what, "leave it out, or use --over_length drop_shots")])
+            raise ConfigError.at("over_length", what, "leave it out, or use --over_length drop_shots")
         arguments.setdefault("over_length", "truncate")
     for name in options_where(lambda each: each.for_model):
         if getattr(config, name) and name in parameters(backend(config.model)):
@@ -232,7 +232,7 @@ def check_serve(config: RunConfig, model: AnyModel | None) -> None:
     elif config.ray in (None, "local") and found_program(program) is None:
         what, fix = f"no program {program!r} on this machine", "install it, or write its path"
     if what:
-        raise ConfigError([Problem(Place("serve"), what, fix)])
+        raise ConfigError.at("serve", what, fix)
 
 
 def check_batch_size(config: RunConfig) -> None:
@@ -241,16 +241,14 @@ def check_batch_size(config: RunConfig) -> None:
     for place, size in (("batch_size", config.batch_size), ("model_args.batch_size", arguments.get("batch_size"))):
         is_number = isinstance(size, int) and not isinstance(size, bool) and size > 0
         if size is not None and not is_number and not re.fullmatch(r"auto(:\d+)?", str(size)):
-            raise ConfigError(
-                [Problem(Place(place), f"must be a positive number or auto, got {size!r}", "write 8, auto or auto:4")]
-            )
+            raise ConfigError.at(place, f"must be a positive number or auto, got {size!r}", "write 8, auto or auto:4")
 
 
 def use_template(model: AnyModel, name: str) -> None:
     """Select one of a model's chat templates by name."""
     if not model.can.named_templates:
         what = f"model {model.name!r} has no chat templates with names"
-        raise ConfigError([Problem(Place("apply_chat_template"), what, "write --apply_chat_template without a name")])
+        raise ConfigError.at("apply_chat_template", what, "write --apply_chat_template without a name")
     model.use_template(name)  # type: ignore[union-attr]  # declared by `named_templates`
 
 
@@ -264,7 +262,7 @@ def parse_role(written: YAMLValue, role: str) -> tuple[str, dict[str, YAMLValue]
     if isinstance(written, Mapping):
         unknown = set(written) - {"model", "model_args"}
         if unknown or "model" not in written:
-            raise ConfigError([Problem(place, "must name a model", "write {model: openai-chat, model_args: {…}}")])
+            raise ConfigError.at(place, "must name a model", "write {model: openai-chat, model_args: {…}}")
         return str(written["model"]), parse_arguments(written.get("model_args"), f"model_role.{role}")
     return split_model(str(written), f"model_role.{role}")
 
@@ -281,7 +279,7 @@ def role_models(config: RunConfig, objects: Mapping[str, AnyModel], named_by_tas
     for role, written in (config.model_role or {}).items():
         if role == UNDER_TEST or not role.isidentifier():
             fix = "give a name such as judge; the model under test is --model"
-            raise ConfigError([Problem(Place("model_role"), f"invalid role name {role!r}", fix)])
+            raise ConfigError.at("model_role", f"invalid role name {role!r}", fix)
         name, arguments = parse_role(written, role)
         models[role] = open_model(name, arguments, FleetOptions.of_role(config))
     models |= objects
@@ -289,7 +287,7 @@ def role_models(config: RunConfig, objects: Mapping[str, AnyModel], named_by_tas
     if missing:
         what = f"the tasks ask a model in the role {missing[0]!r}, and the run has none"
         fix = f"give --model_role {missing[0]}=openai-chat,model=…,base_url=…"
-        raise ConfigError([Problem(Place("model_role"), what, fix)])
+        raise ConfigError.at("model_role", what, fix)
     for role, written in named_by_tasks.items():
         if role not in models:
             models[role] = open_model(*parse_role(written, role), FleetOptions.of_role(config))
@@ -307,7 +305,7 @@ def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> 
                 )
                 what += models[role].can.why_not(need)
                 fix = f"give the role {role!r} another model"
-                raise ConfigError([Problem(Place(f"model_role.{role}"), what, fix)])
+                raise ConfigError.at(f"model_role.{role}", what, fix)
 
 
 def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
@@ -321,7 +319,7 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
         where = "model_args" if missing[0] == UNDER_TEST else f"model_role {missing[0]}"
         what = f"the price of the model in {where} is not known"
         fix = "add price_in=… and price_out=… (per million tokens), or prices=FILE"
-        raise ConfigError([Problem(Place("max_cost"), what, fix)])
+        raise ConfigError.at("max_cost", what, fix)
 
 
 def served_facts(model: AnyModel) -> JSONDict:

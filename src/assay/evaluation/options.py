@@ -51,14 +51,14 @@ def run_config(options: YAMLMapping, file: Fields | None = None) -> RunConfig:
     if config.serve is not None and "model" not in named:
         config = dataclasses.replace(config, model="openai")
     if not config.tasks:
-        raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
+        raise ConfigError.at("tasks", "no tasks were named", "give --tasks; `assay ls` lists every name")
     config = _with_seeds(config)
     problems = list(_wrong_values(config))
     if problems:
         raise ConfigError(problems)
     chosen = [name for name in ("limit", "sample", "samples") if getattr(config, name) is not None]
     if len(chosen) > 1:
-        raise ConfigError([Problem(Place(chosen[0]), f"{' and '.join(chosen)} exclude each other", "give one of them")])
+        raise ConfigError.at(chosen[0], f"{' and '.join(chosen)} exclude each other", "give one of them")
     return config
 
 
@@ -93,9 +93,7 @@ def _with_seeds(config: RunConfig) -> RunConfig:
     seeds = [config.seed] * 4 if isinstance(config.seed, int) else list(config.seed)
     seeds = seeds * 4 if len(seeds) == 1 else [*seeds, 1234] if len(seeds) == 3 else seeds
     if len(seeds) != 4:
-        raise ConfigError(
-            [Problem(Place("seed"), f"takes 1, 3 or 4 numbers, not {len(seeds)}", "python,numpy,torch,few-shot")]
-        )
+        raise ConfigError.at("seed", f"takes 1, 3 or 4 numbers, not {len(seeds)}", "python,numpy,torch,few-shot")
     return dataclasses.replace(
         config,
         seed=None,
@@ -167,7 +165,7 @@ def _checkpoint_names(written: YAMLValue, argument: str) -> list[str]:
     names = sorted(glob(str(Path(written).expanduser())), key=natural_order)  # noqa: PTH207  # every part of it may be a pattern
     if not names:
         what = f"no checkpoint matches {written!r}"
-        raise ConfigError([Problem(Place(f"model_args.{argument}"), what, "check the path; quote it for the shell")])
+        raise ConfigError.at(f"model_args.{argument}", what, "check the path; quote it for the shell")
     return names
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.late import late
 from assay.models.load import backend, load_model, parameters
 from assay.models.protocol import AnyModel
@@ -58,20 +58,20 @@ def fleet_options(
             continue
         if number != "auto" and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
             what = f"must be a positive number{' or auto' if key == REPLICAS else ''}, got {number!r}"
-            raise ConfigError([Problem(Place(f"model_args.{key}"), what, f"write {key}=8")])
+            raise ConfigError.at(f"model_args.{key}", what, f"write {key}=8")
         if options.replicas not in (None, number):
             what = f"{key}={number} and {options.replicas} replicas exclude each other"
-            raise ConfigError([Problem(Place(f"model_args.{key}"), what, "give one of them")])
+            raise ConfigError.at(f"model_args.{key}", what, "give one of them")
         options = options._replace(replicas=number)
     if GPUS in own and GPUS not in known:
         options = options._replace(gpus_per_replica=_gpus(own.pop(GPUS)))
     if options.gpus_per_replica is not None and options.replicas is None:
         what, fix = "needs replicas", "add --replicas N, or --replicas auto"
-        raise ConfigError([Problem(Place(GPUS), what, fix)])
+        raise ConfigError.at(GPUS, what, fix)
     return own, options
 
 
 def _gpus(value: YAMLValue) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
-        raise ConfigError([Problem(Place(f"model_args.{GPUS}"), f"must be a number, got {value!r}", "write 1 or 0.5")])
+        raise ConfigError.at(f"model_args.{GPUS}", f"must be a number, got {value!r}", "write 1 or 0.5")
     return float(value)

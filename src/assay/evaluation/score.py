@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem, grouped, some
+from assay.errors import ConfigError, grouped, some
 from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
 from assay.evaluation.definitions import (
     Definitions,
@@ -156,9 +156,7 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     answers = _answers([Path(path) for path in paths], options)
     if not answers.names:
         what = "no task of this run has finished: nothing to score yet"
-        raise ConfigError(
-            [Problem(Place(str(answers.folder)), what, "repeat the command of the run to resume it, then score it")]
-        )
+        raise ConfigError.at(str(answers.folder), what, "repeat the command of the run to resume it, then score it")
     config = answers.config if options.compat is None else replace(answers.config, compat=options.compat)
     loaded = load_definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
     refuse_unsafe(loaded.tasks.values(), confirmed=options.confirm_run_unsafe_code)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from assay.config.run import RunConfig
 from assay.engine.drive import TriedRequest, answer_to, first_key
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.evaluation.dispatch import run_async
 from assay.models.protocol import AnyModel, RetryableError
 from assay.models.servers.remedies import is_about_every_text, malformed_remedy, request_remedy, status_of
@@ -217,7 +217,7 @@ def _problem(trial: Trial, reason: str, fix: str) -> ConfigError:
     )
     what = f"the server cannot answer requests for {kind} as task {trial.task!r} sends them: {reason}"
     role = trial.request.role
-    return ConfigError([Problem(Place("model" if role == "model" else f"model_role.{role}"), what, fix)])
+    return ConfigError.at("model" if role == "model" else f"model_role.{role}", what, fix)
 
 
 def _warn_without_usage(model: ServerModel, role: str, response: Response) -> None:

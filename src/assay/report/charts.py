@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from assay.number_text import format_duration
+from assay.number_text import format_decimal, format_duration, format_figures, format_share
 from assay.report.drawing import (
     SERIES,
     SHAPES,
@@ -109,7 +109,11 @@ class Bin(NamedTuple):
 
     @property
     def ends(self) -> str:
-        return f"{self.low:.4g}" if self.low == self.high else f"{self.low:.4g} … {self.high:.4g}"
+        return (
+            format_figures(self.low)
+            if self.low == self.high
+            else f"{format_figures(self.low)} … {format_figures(self.high)}"
+        )
 
     @property
     def title(self) -> str:
@@ -145,7 +149,7 @@ class Shares:
         return sum(part.size for part in self.parts)
 
     def describe(self, part: Segment) -> str:
-        return f"{part.name}: {part.size:,} ({part.size / (self.total or 1):.1%})"
+        return f"{part.name}: {part.size:,} ({format_share(part.size / (self.total or 1))})"
 
 
 class Span(NamedTuple):
@@ -194,8 +198,8 @@ def interval_text(value: float, low: float | None, high: float | None) -> str:
     >>> interval_text(0.5, 0.25, 0.75), interval_text(0.5, None, None)
     ('0.5 (0.25 … 0.75)', '0.5')
     """
-    ends = f" ({low:.4g} … {high:.4g})" if low is not None and high is not None else ""
-    return f"{value:.4g}{ends}"
+    ends = f" ({format_figures(low)} … {format_figures(high)})" if low is not None and high is not None else ""
+    return f"{format_figures(value)}{ends}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +262,12 @@ def round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
     """
     span = high - low
     if not math.isfinite(span) or span <= 0:
-        return [(low, f"{low:.4g}")]
+        return [(low, format_figures(low))]
     power = 10.0 ** math.floor(math.log10(span / max(most, 1)))
     step = next(each * power for each in (1, 2, 5, 10, 20) if span / (each * power) <= max(most - 1, 1))
     first, count = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     if count - first > 100 or abs(first) > 1e12:
-        return [(low, f"{low:.4g}"), (high, f"{high:.4g}")]
+        return [(low, format_figures(low)), (high, format_figures(high))]
     digits = max(0, -math.floor(math.log10(step)))
     shape = f",.{digits}f" if digits <= 6 and max(abs(low), abs(high)) < 1e7 else ".4g"
     return [(number * step, f"{number * step + 0.0:{shape}}") for number in range(first, count + 1)]
@@ -339,7 +343,9 @@ def reliability_points(points: Sequence[ReliabilityPoint], whose: str = "") -> l
     most = max((point.accuracy.n for point in points), default=1)
     drawn = []
     for confidence, right in ((point.confidence, point.accuracy) for point in points):
-        title = f"{whose}confidence {confidence:.2f}, {float(right):.2f} right of {right.n:,}"
+        title = (
+            f"{whose}confidence {format_decimal(confidence, 2)}, {format_decimal(right.value, 2)} right of {right.n:,}"
+        )
         drawn.append(Point(confidence, float(right), right.low, right.high, title, right.n / most))
     return drawn
 
@@ -577,8 +583,8 @@ def _histogram(panel: Histogram, left: float, top: float, wide: float) -> tuple[
         shapes.append(Titled(counted.title, shown))
     shapes.append(Stroke([(left, floor), (left + wide, floor)], "rule"))
     if panel.bins:
-        shapes.append(Label(left, floor + 15, f"{panel.bins[0].low:.4g}", "start", SMALL, "faint"))
-        shapes.append(Label(left + wide, floor + 15, f"{panel.bins[-1].high:.4g}", "end", SMALL, "faint"))
+        shapes.append(Label(left, floor + 15, format_figures(panel.bins[0].low), "start", SMALL, "faint"))
+        shapes.append(Label(left + wide, floor + 15, format_figures(panel.bins[-1].high), "end", SMALL, "faint"))
     return shapes, floor + 18
 
 

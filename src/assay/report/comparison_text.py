@@ -23,7 +23,15 @@ from assay.comparison.verification import (
 )
 from assay.config.record_json import json_values
 from assay.errors import grouped, some
-from assay.number_text import format_count, format_p, format_share, format_signed
+from assay.number_text import (
+    format_count,
+    format_decimal,
+    format_figures,
+    format_p,
+    format_points,
+    format_share,
+    format_signed,
+)
 from assay.records import AnyJSON, JSONDict
 from assay.report.report_table import (
     Cell,
@@ -287,12 +295,12 @@ def gate_line(verdict: GateVerdict) -> str:
 
 def gate_number(verdict: GateVerdict, value: float) -> str:
     """A number of a verdict in the unit of its gate."""
-    sign = "+" if verdict.kind == "difference" and verdict.unit != "% of baseline" else ""
+    is_signed = verdict.kind == "difference" and verdict.unit != "% of baseline"
     if verdict.unit:
-        return f"{value * 100:{sign}.2f}{verdict.unit}"
+        return format_points(value, unit=verdict.unit, is_signed=is_signed)
     if verdict.kind == "count":
-        return f"{value:.1f} s" if verdict.metric == "time" else f"{value:.6g}"
-    return f"{value:{sign}.4f}"
+        return f"{format_decimal(value, 1)} s" if verdict.metric == "time" else format_figures(value, 6)
+    return format_decimal(value, is_signed=is_signed)
 
 
 def _headline(rows: Sequence[ComparedRow]) -> str:
@@ -390,7 +398,7 @@ def verification_text(of: Verification, draw: DrawTable = write_markdown) -> str
 def _heading(of: Verification) -> Iterator[str]:
     yield f"A: {of.of.labels[0]}"
     yield f"B: {of.of.labels[1]}"
-    yield f"tolerance: {of.tolerance.per_token:g} per token, {of.tolerance.texts:.0%} of greedy texts"
+    yield f"tolerance: {of.tolerance.per_token:g} per token, {format_share(of.tolerance.texts, 0)} of greedy texts"
 
 
 def _kinds(of: Verification, draw: DrawTable) -> Iterator[str]:
@@ -432,7 +440,7 @@ def _likelihoods(of: Verification) -> Iterator[str]:
         ("request", [each.difference for each in likelihoods]),
         ("token", [each.per_token for each in likelihoods]),
     ):
-        summary = ", ".join(f"{key} {value:.2g}" for key, value in spread(values).items())
+        summary = ", ".join(f"{key} {format_figures(value, 2)}" for key, value in spread(values).items())
         yield f"log-likelihoods, difference per {name}: {summary}"
         yield from _bars(values, EDGES)
     if of.of.count_tokens is None:
@@ -447,7 +455,8 @@ def _likelihoods(of: Verification) -> Iterator[str]:
 def _choices(of: Verification) -> Iterator[str]:
     if of.answers.questions:
         flips, count = of.answers.flips, of.answers.questions
-        yield f"choices: {len(flips)} of {count} questions ({len(flips) / count:.2%}) have a different likeliest choice"
+        share = format_share(len(flips) / count, 2)
+        yield f"choices: {len(flips)} of {count} questions ({share}) have a different likeliest choice"
         for each in flips[:MAX_EXAMPLES]:
             yield f"  {each.where.task} document {each.where.doc_id}: A choice {each.a} B choice {each.b}"
 

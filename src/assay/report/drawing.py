@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from assay.errors import ConfigError, Place, Problem, installing
+from assay.errors import ConfigError, installing
 from assay.safe_text import visible
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def check_matplotlib(place: str) -> None:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         fix = f"{installing('plot')}, or write .svg, which needs nothing"
-        raise ConfigError([Problem(Place(place), "PNG and PDF need matplotlib, which is not installed", fix)]) from None
+        raise ConfigError.at(place, "PNG and PDF need matplotlib, which is not installed", fix) from None
 
 
 def as_image(drawing: Drawing, format: Literal["png", "pdf"]) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, some
-from assay.number_text import format_decimal, format_p
+from assay.number_text import format_decimal, format_p, format_signed
 from assay.report.charts import (
     WIDTH,
     Chart,
@@ -369,7 +369,7 @@ def _curve_title(runs: Sequence[Run], task: str, metric: str, series: Sequence[S
         for key, row in rows.items()
         if str(key) == metric and row.estimate.value is not None
     ]
-    return f"{task}, ECE " + ", ".join(f"{value:.3f}" for value in numbers) if numbers else task
+    return f"{task}, ECE " + ", ".join(format_decimal(value, 3) for value in numbers) if numbers else task
 
 
 def _refuse_many(panels: Mapping[tuple[str, str], object]) -> None:
@@ -574,7 +574,7 @@ def forest_panel(
         value, low, high = row.difference.value or 0.0, row.difference.low or 0.0, row.difference.high or 0.0
         verdict = "better" if low > 0 else "worse" if high < 0 else ""
         title = f"{names[place]}: {interval_text(value, low, high)} {note(row)}".rstrip()
-        text = " · ".join(part for part in (f"{value:+.4f}", note(row)) if part)
+        text = " · ".join(part for part in (format_signed(value), note(row)) if part)
         points.append(Point(place, value, low, high, title, verdict=verdict, text=text))
     return Panel("", f"difference, {level * 100:g} % interval", [Series("", points)], names, zero=True)
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from assay.errors import AssayError, Place, Problem
+from assay.errors import AssayError
 from assay.records import (
     MOST_TOKENS,
     NOTHING_MORE,
@@ -424,7 +424,7 @@ def _entries(texts: Iterable[bytes | int], path: Path | None) -> Iterator[Journa
             continue
         entry = _entry(text)
         if number == 0 and entry is not None and (what := other_format(entry)):
-            raise JournalError([Problem(Place(str(path)), what, "use the version of assay that wrote it")])
+            raise JournalError.at(str(path), what, "use the version of assay that wrote it")
         yield JournalLine(text, entry, lost=int(entry is None))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay.errors import Place, Problem
+from assay.errors import Place
 from assay.records import AnyJSON, JSONDict, JSONObject, Likelihood, Response, Text
 from assay.results import Estimate, GroupEntry, Results, Row, TaskEntry
 from assay.runs.folder import RunError
@@ -148,4 +148,4 @@ def _response(written: AnyJSON) -> Response:
 
 
 def _problem(path: Path, line: int, what: str) -> RunError:
-    return RunError([Problem(Place(str(path), line, 1), what, "give a samples_*.jsonl file that lm-eval wrote")])
+    return RunError.at(Place(str(path), line, 1), what, "give a samples_*.jsonl file that lm-eval wrote")

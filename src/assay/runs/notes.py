@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.runs.files import read_bytes
 from assay.runs.folder import RunError, write_json
 from assay.runs.validation import Check, fields, listed, text
@@ -46,13 +46,13 @@ def write_notes(folder: Path, tags: Iterable[str], note: str) -> Notes:
     for tag in kept:
         if len(tag) > LONGEST_TAG or not tag.isprintable() or "," in tag:
             what = f"a tag has at most {LONGEST_TAG} characters, and no comma: {tag!r:.60}"
-            raise ConfigError([Problem(Place("tags"), what, "shorten it, or put it into the note")])
+            raise ConfigError.at("tags", what, "shorten it, or put it into the note")
     if len(kept) > MOST_TAGS or len(note) > LONGEST_NOTE:
         what = f"a run has at most {MOST_TAGS} tags, and {LONGEST_NOTE:,} characters of a note"
-        raise ConfigError([Problem(Place("notes"), what, "remove some")])
+        raise ConfigError.at("notes", what, "remove some")
     try:
         write_json(folder / NOTES, {"tags": list(kept), "note": note})
     except OSError as error:
         what = f"notes cannot be written: {error.strerror or error}"
-        raise RunError([Problem(Place(str(folder / NOTES)), what, "make the folder of the run writable")]) from None
+        raise RunError.at(str(folder / NOTES), what, "make the folder of the run writable") from None
     return Notes(kept, note)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from assay.errors import grouped, some
+from assay.number_text import format_decimal, format_points, format_share
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.results import GroupEntry, Results, TaskEntry
 from assay.runs.reasons import grouped_reasons, without_numbers
@@ -23,7 +24,8 @@ def plain(value: AnyJSON) -> AnyJSON:
 
 
 def _share(what: str, count: int, documents: int) -> str:
-    return f"{what}: {count}" + (f" of {documents} documents ({count / documents:.1%})" if documents >= count else "")
+    share = f" of {documents} documents ({format_share(count / documents)})" if documents >= count else ""
+    return f"{what}: {count}{share}"
 
 
 def _rule_line(rule: JSONObject) -> str:
@@ -36,7 +38,7 @@ def _rule_line(rule: JSONObject) -> str:
     unit = rule.get("unit", "")
 
     def written(value: float) -> str:
-        return f"{value * 100:+.2f}pp" if unit else f"{value:+.4f}" if rule.get("baseline") else f"{value:.4f}"
+        return format_points(value) if unit else format_decimal(value, is_signed=bool(rule.get("baseline")))
 
     value, ends, failed = rule.get("value"), rule.get("interval"), rule.get("failed")
     numbers = [written(value)] if value is not None else []

@@ -19,7 +19,7 @@ from typing import Any
 
 from assay.config.folders import RUNS_DIR, cache_folder, runs_folder
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem, installing
+from assay.errors import ConfigError, Problem, installing
 from assay.redaction import redacted_text
 from assay.runs.files import make_folder, new_file
 from assay.runs.folder import MANIFEST, RESULTS, NoRun, RunError, staging_folder
@@ -73,7 +73,7 @@ def refuse_url(path: str | os.PathLike[str], place: str = "") -> None:
         shown = redacted_text(url_of(path))
         what = f"{shown} is a URL, and this is written on this machine"
         fix = "write it here, and copy it there with the tool of the storage; runs: assay runs push RUN URL"
-        raise ConfigError([Problem(Place(place or shown), what, fix)])
+        raise ConfigError.at(place or shown, what, fix)
 
 
 def url_of(path: str | os.PathLike[str]) -> str:
@@ -103,15 +103,15 @@ class Storage:
             from fsspec.core import url_to_fs
         except ImportError:
             fix = installing("object-storage")
-            raise ConfigError([Problem(Place(self.shown), "a URL needs fsspec, which is not installed", fix)]) from None
+            raise ConfigError.at(self.shown, "a URL needs fsspec, which is not installed", fix) from None
         try:
             files, root = url_to_fs(self.url)
         except ImportError as error:
             fix = f"{installing('object-storage')} for s3://; for others install that library"
-            raise ConfigError([Problem(Place(self.shown), redacted_text(str(error)), fix)]) from None
+            raise ConfigError.at(self.shown, redacted_text(str(error)), fix) from None
         except ValueError as error:
             what = redacted_text(str(error))
-            raise ConfigError([Problem(Place(self.shown), what, "such as s3://bucket/folder")]) from None
+            raise ConfigError.at(self.shown, what, "such as s3://bucket/folder") from None
         return files, str(root).rstrip("/")
 
     def error(self, reason: str) -> RunError:
@@ -124,7 +124,7 @@ class Storage:
         fix = next(
             (text for name, text in kinds.items() if name in reason), "check the URL, the network and your rights"
         )
-        return RunError([Problem(Place(self.shown), redacted_text(reason), fix)])
+        return RunError.at(self.shown, redacted_text(reason), fix)
 
     def _calls(self, what: str) -> user_code:
         return user_code(what, self.error)
@@ -234,10 +234,10 @@ def local_folder(path: str | os.PathLike[str], names: Iterable[str] | None = Non
         _write_synced(target, storage, {}, None)
         return target
     if not there:
-        raise NoRun([Problem(Place(storage.shown), "there is no run at this URL", "check the URL, and your rights")])
+        raise NoRun.at(storage.shown, "there is no run at this URL", "check the URL, and your rights")
     if set(there) == {INDEX}:
         what = "a run has begun to be written here, and nothing of it is uploaded yet"
-        raise NoRun([Problem(Place(storage.shown), what, "wait for its end, or resume it with its command")])
+        raise NoRun.at(storage.shown, what, "wait for its end, or resume it with its command")
     if names is not None:
         there = {name: token for name, token in there.items() if PurePosixPath(name).name in (*names, INDEX)}
     _copy(storage, there, target, is_whole=names is None)
@@ -264,7 +264,7 @@ def _copy(storage: Storage, there: Tokens, target: Path, *, is_whole: bool = Tru
             more = f"; and {len(wrong) - 1} more" if wrong[1:] else ""
             what = f"{wrong[0]} is missing, or not as it was uploaded{more}"
             fix = "if the run is being uploaded, wait; else upload it again: assay runs push FOLDER URL --force"
-            raise RunError([Problem(Place(storage.shown), what, fix)])
+            raise RunError.at(storage.shown, what, fix)
         for name in stale:
             make_folder((target / name).parent)
             (part / name).replace(target / name)
@@ -361,9 +361,18 @@ def shown_place(folder: Path) -> str:
     return _url_shown(folder) or str(folder.resolve())
 
 
-def shown_parts(folder: Path) -> tuple[str, ...]:
+def _shown_parts(folder: Path) -> tuple[str, ...]:
     """The parts of the place of a run, of which labels are made; no line ends in them."""
     return PurePosixPath(shown_place(folder).replace("\n", "⏎")).parts
+
+
+def short_names(folders: Iterable[Path]) -> list[str]:
+    """Name runs by the shortest ends of their paths that differ; a run that is named twice has the same name twice."""
+    parts = [_shown_parts(folder) for folder in folders]
+    length = 1
+    while len({part[-length:] for part in parts}) < len(set(parts)):
+        length += 1
+    return ["/".join(part[-length:]) for part in parts]
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
@@ -397,7 +406,7 @@ def fetch(storage: Storage, folder: Path, say: Announce) -> None:
     elif there != before:
         what = f"the run there has changed since its copy in {folder} was made, and so has the copy"
         fix = f"assay runs push {folder} URL with another URL; then remove the folder, and repeat the command"
-        raise RunError([Problem(Place(storage.shown), what, fix)])
+        raise RunError.at(storage.shown, what, fix)
     else:
         say(f"{storage.shown}: continued from its copy in {folder}")
     if INDEX not in there:
@@ -419,11 +428,11 @@ def push(folder: Path, url: str, *, force: bool = False) -> int:
 
 def _push(storage: Storage, folder: Path, force: bool) -> int:
     if is_held(folder):
-        raise RunError([Problem(Place(str(folder)), "the run is in progress", "wait for its end")])
+        raise RunError.at(str(folder), "the run is in progress", "wait for its end")
     there, known = storage.listing(), _read_synced(folder)
     if not force and any(name != INDEX and known.get(name) != token for name, token in there.items()):
         what = "another run is there, or another copy of this one was uploaded since"
-        raise RunError([Problem(Place(storage.shown), what, "choose another URL, or --force to replace it")])
+        raise RunError.at(storage.shown, what, "choose another URL, or --force to replace it")
     mine, listed = _index_of(folder), storage.index()
     changed = [
         name for name, each in mine.items() if force or listed.get(name) != each or not _has_size(there, folder, name)
@@ -437,7 +446,7 @@ def _push(storage: Storage, folder: Path, force: bool) -> int:
     short = [name for name in mine if not _has_size(now, folder, name)]
     if short:
         what = f"{short[0]} is not there as it was uploaded"
-        raise RunError([Problem(Place(storage.shown), what, "check the storage")])
+        raise RunError.at(storage.shown, what, "check the storage")
     _write_synced(folder, storage, now, mine)
     return len(changed)
 

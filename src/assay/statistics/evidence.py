@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from assay.number_text import format_figures
 from assay.statistics.influence import Bounds, Influence, Spread
 
 Interval = tuple[float | None, float | None]
@@ -116,7 +117,7 @@ class Estimate:
         """The value, then its interval and documents: `0.5 (0.25 … 0.75, n 20)`."""
         ends = self.reason or "no interval"
         if self.low is not None and self.high is not None:
-            ends = f"{self.low:.4g} … {self.high:.4g}"
+            ends = f"{format_figures(self.low)} … {format_figures(self.high)}"
         return f"{float(self)!r} ({ends}, n {self.n:,})"
 
     @property

@@ -10,6 +10,7 @@ from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig, NamedMetric
 from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, did_you_mean, library_problem
+from assay.number_text import format_figures
 from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, names_only
 from assay.scoring.ahead import ParallelMetric
@@ -461,4 +462,4 @@ def check_reference_order(metrics: Iterable[Metric], results: Callable[[], Itera
 
 
 def _shown(value: MetricValue) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else f"{value!r:.60}"
+    return format_figures(value) if isinstance(value, int | float) else f"{value!r:.60}"

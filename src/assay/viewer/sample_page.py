@@ -12,7 +12,7 @@ import orjson
 
 from assay.models.reasoning import START, split_thinking
 from assay.models.servers.server_model import Price
-from assay.number_text import format_duration, format_trimmed
+from assay.number_text import format_duration, format_figures, format_trimmed
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
 from assay.redaction import redacted, redacted_text
 from assay.report.charts import Span
@@ -156,7 +156,7 @@ class SampleView:
             return ""
         verdict = "Wrong" if self.is_wrong else "Right"
         if not self.is_wrong and any(value < 1 for _, value in scores):
-            verdict = f"Partly right ({', '.join(f'{name} {value:.4g}' for name, value in scores[:6])})"
+            verdict = f"Partly right ({', '.join(f'{name} {format_figures(value)}' for name, value in scores[:6])})"
         best = next((choice.text.strip() for choice in self.choices if choice.is_best), None)
         if best is not None:
             right = self.target.partition(": ")[2]

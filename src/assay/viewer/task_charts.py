@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from assay.number_text import format_decimal, format_figures, format_interval, format_share
 from assay.report.charts import (
     CARD_WIDTH,
     Bin,
@@ -77,7 +78,7 @@ def score_card(samples: Samples, most: int | None = None) -> ChartCard | None:  
     if not bins:
         return None
     total = sum(each.size for each in bins)
-    rows = [(each.ends, f"{each.size:,}", f"{each.size / total:.1%}") for each in bins]
+    rows = [(each.ends, f"{each.size:,}", format_share(each.size / total)) for each in bins]
     label = f"{samples.metric} of {total:,} samples"
     head = ("score", "samples", "share")
     if {each.low for each in bins} <= {0.0, 1.0} and all(each.low == each.high for each in bins):
@@ -89,7 +90,7 @@ def score_card(samples: Samples, most: int | None = None) -> ChartCard | None:  
     [[mean]] = samples.database.rows(
         f"select avg({_score(samples)}) from {SOURCE} where {_is_scored(samples)}", [samples.file]
     )
-    about = f"mean {mean:.4g} of {total:,} samples"
+    about = f"mean {format_figures(mean)} of {total:,} samples"
     return ChartCard("scores", "Scores", about, draw_part(Histogram(bins), label, CARD_WIDTH), head, rows)
 
 
@@ -139,10 +140,17 @@ def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | N
     total = sum(right.n for _, right in numbers)
     gap = sum(right.n * abs(confidence - float(right)) for confidence, right in numbers) / total
     rows = [
-        (f"{confidence:.3f}", f"{float(right):.3f}", _interval(right.low, right.high), f"{right.n:,}")
+        (
+            format_decimal(confidence, 3),
+            format_decimal(float(right), 3),
+            format_interval(right.low, right.high),
+            f"{right.n:,}",
+        )
         for confidence, right in numbers
     ]
-    about = f"a calibrated model is on the line; expected calibration error {gap:.4f} over {total:,} samples"
+    about = (
+        f"a calibrated model is on the line; expected calibration error {format_decimal(gap)} over {total:,} samples"
+    )
     panel = reliability_panel("", [Series("", reliability_points(points))])
     head = ("confidence", "right", "95 %", "n")
     return ChartCard("reliability", "Reliability", about, draw_part(panel, about, CARD_WIDTH), head, rows)
@@ -151,10 +159,6 @@ def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | N
 def _rate(share: float, count: int) -> Estimate:
     error = math.sqrt(share * (1 - share) / (count - 1)) if count > 1 else None
     return Estimate(share, error, count, scale=SHARE, evidence=Evidence(is_rate=True))
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return f"{low:.3f} … {high:.3f}" if low is not None and high is not None else ""
 
 
 def margin_card(samples: Samples, most: int | None = None) -> ChartCard | None:
@@ -174,7 +178,8 @@ def margin_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     used = range(min(sizes), max(sizes) + 1)
     bins = [Bin(at * width - MARGIN_REACH, (at + 1) * width - MARGIN_REACH, sizes.get(at, 0)) for at in used]
     total, won, summed = (sum(row[column] for row in counted) for column in (1, 2, 3))
-    about = f"right choice minus the best other, in nats: mean {summed / total:+.3f}; above 0 in {won:,} of {total:,}"
+    mean = format_decimal(summed / total, 3, is_signed=True)
+    about = f"right choice minus the best other, in nats: mean {mean}; above 0 in {won:,} of {total:,}"
     rows = [(f"{each.low:+g} … {each.high:+g}", f"{each.size:,}") for each in bins]
     drawing = draw_part(Histogram(bins, is_signed=True), about, CARD_WIDTH)
     return ChartCard("margins", "Likelihood margins", about, drawing, ("margin", "samples"), rows)
@@ -198,7 +203,7 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
         value, ends = float(part), (part.low, part.high)
         title = f"{name} characters: {interval_text(value, *ends)}, n {part.n:,}"
         points.append(Point(mean, value, *ends, title))
-        table.append((name, f"{value:.4f}", _interval(*ends), f"{part.n:,}"))
+        table.append((name, format_decimal(value), format_interval(*ends), f"{part.n:,}"))
     panel = Panel(
         "",
         f"{samples.metric.metric}, 95 % interval",
@@ -245,7 +250,7 @@ def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | Non
     )
     total = sum(count for _, count in full)
     about = f"the chance that at least one of k answers is right, over {total:,} documents with {most} answers each"
-    rows = [(f"{point.at:g}", f"{point.value:.4f}", _interval(point.low, point.high)) for point in points]
+    rows = [(f"{point.at:g}", format_decimal(point.value), format_interval(point.low, point.high)) for point in points]
     return ChartCard("pass", "pass@k", about, draw_part(panel, about, CARD_WIDTH), ("k", "pass@k", "95 %"), rows)
 
 
@@ -267,8 +272,8 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
     rows = first.database.rows(query, [first.file, second.file])
     most, total = rows[0][2], sum(count for *_, count in rows)
     points = [
-        Point(a, b, title=f"{a:.4g} in {names[0]}, {b:.4g} in {names[1]}: {n:,} documents", weight=math.sqrt(n / most),
-              verdict="" if a == b else "better" if (b > a) is first.is_more_better else "worse",
+        Point(a, b, title=f"{format_figures(a)} in {names[0]}, {format_figures(b)} in {names[1]}: {n:,} documents",
+              weight=math.sqrt(n / most), verdict="" if a == b else "better" if (b > a) is first.is_more_better else "worse",
               text=f"{n:,}" if len(rows) <= MAX_WRITTEN else "")
         for a, b, n in rows
     ]  # fmt: skip
@@ -280,7 +285,7 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
     about = (
         f"{total:,} documents: {above:,} score higher in {names[1]}, {below:,} lower, {total - above - below:,} alike"
     )
-    table = [(f"{a:.4g}", f"{b:.4g}", f"{n:,}") for a, b, n in rows[:50]]
+    table = [(format_figures(a), format_figures(b), f"{n:,}") for a, b, n in rows[:50]]
     return ChartCard(
         "paired",
         "The same documents in both runs",
@@ -308,4 +313,4 @@ def _passes(n: int, counted: Sequence[tuple[int, int]]) -> Iterator[Point]:
         error = math.sqrt(square / (total - 1) / total) if total > 1 else None
         ends = interval(Estimate(mean, error, total, scale=SHARE))
         low, high = ends or (None, None)
-        yield Point(k, mean, low, high, f"pass@{k} {mean:.4f}")
+        yield Point(k, mean, low, high, f"pass@{k} {format_decimal(mean)}")
