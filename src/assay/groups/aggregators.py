@@ -87,7 +87,7 @@ class CustomAggregator(Aggregator):
             rows = {str(key): as_float(value) for key, value in value_or_rows.items()}
             return {key: value if isinstance(value, EstimatedFloat) else float(value) for key, value in rows.items()}
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
-        return as_floats({ScoreKey(entry.row_name, NONE): returned(value_or_rows, 0)})
+        return as_floats({ScoreKey(entry.row_metric, NONE): returned(value_or_rows, 0)})
 
 
 def returned(value: Any, n: int) -> Estimate:
@@ -113,7 +113,7 @@ class AggregatorList(Aggregator):
         for each in self.aggregators:
             each.strict = self.strict
             numbers |= guarded(
-                partial(each.estimates, group, task_results), [entry.row_name for entry in each.agg_metric_configs]
+                partial(each.estimates, group, task_results), [entry.row_metric for entry in each.agg_metric_configs]
             )
         return numbers
 
@@ -170,11 +170,11 @@ class RowAggregator(Aggregator):
         numbers: dict[ScoreKey, Estimate] = {}
         for entry in self.agg_metric_configs:
             group_rows = self.rows(group, entry, task_results)
-            numbers |= {ScoreKey(entry.row_name, row.filter): self._number(group, entry, row) for row in group_rows}
+            numbers |= {ScoreKey(entry.row_metric, row.filter): self._number(group, entry, row) for row in group_rows}
             named = entry.filters is None or len(entry.filters) > 0
             if not group_rows and named and self.strict and entry.missing != "skip":
                 lost = unknown(None, (), f"no member has {entry.metric_name!r}")
-                numbers[ScoreKey(entry.row_name, NONE)] = lost
+                numbers[ScoreKey(entry.row_metric, NONE)] = lost
         return as_floats(numbers)
 
     def rows(self, group: Group[TaskT], entry: AggMetricConfig, task_results: TaskResults) -> Sequence[GroupRow]:
