@@ -295,7 +295,7 @@ MAY_JOIN = {
     "score_keys.py": "the one module that joins and splits",
     "exchange/": "files of lm-eval and Inspect",
     "runs/lm_eval_logs.py": "lm-eval's samples files",
-    "groups/rows.py": "what users' aggregators are given",
+    "groups/task_results.py": "what users' aggregators are given",
     "groups/results.py": "what users' aggregators return",
     "groups/aggregators.py": "what users' aggregators return",
     "runs/samples/": "names of columns",
