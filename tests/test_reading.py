@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from assay.report.index import index_run
-from assay.runs.lease import progress
 from assay.runs.lines import worst_tasks
+from assay.runs.live import LiveFolder
 from assay.runs.run import Run, find_runs
 from assay.runs.validation import FORMAT
 from assay.tasks.audit import audit_counts
-from run_world import RecordingModel, run
 
 
 def row(metric: str, value: float, **more: object) -> dict[str, object]:
@@ -96,8 +95,11 @@ def test_runs_are_found_below_a_folder_and_scorings_after_their_run(tmp_path: Pa
 def test_a_run_in_progress_shows_its_progress(tmp_path: Path) -> None:
     folder = written(tmp_path / "one", status="running", tasks={"a": {"size": 8}, "b": {"size": 2}})
     (folder / "results.json").unlink()
-    lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
+    lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}
     (folder / "run.lock").write_text(json.dumps(lock))
+    started = Run.try_open(folder)
+    assert [(line.name, line.done, line.documents) for line in started.lines] == [("a", 0, 8), ("b", 0, 2)]
+    LiveFolder(folder).write({"tasks": {"a": {"documents": 3, "size": 8}, "b": {"documents": 0, "size": 2}}})
     run = Run.try_open(folder)
     assert (run.status, run.answered, sum(run.sizes.values())) == ("running", 3, 10)
     assert [(line.name, line.done, line.documents) for line in run.lines] == [("a", 3, 8), ("b", 0, 2)]
@@ -128,16 +130,3 @@ def test_a_damaged_run_is_listed_as_unreadable(tmp_path: Path, content: bytes) -
     run = Run.try_open(folder)
     assert run.status == "unreadable"
     assert run.lines == []
-
-
-def test_the_lock_of_a_run_has_the_number_of_answered_documents(tasks: Path, output: Path) -> None:
-    seen: list[dict[str, int]] = []
-
-    def record_progress(_: RecordingModel) -> None:
-        time.sleep(0.5)
-        seen.append(progress(output))
-
-    run(RecordingModel(first=record_progress), tasks, output, tasks=["sums"])
-    assert {"sums": 0} in seen or {} in seen
-    assert max(each.get("sums", 0) for each in seen) >= 2
-    assert progress(output) == {}  # no process works there any more

@@ -17,6 +17,7 @@ from assay.records import Failed, Text
 from assay.runs.folder import NoRun, OtherFormat, RunError
 from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import header, sealed
+from assay.runs.live import LiveFolder
 from assay.runs.run import Run, find_runs, runs_in
 from assay.runs.validation import FORMAT
 from assay.samples.rows import DataError
@@ -118,10 +119,11 @@ def test_the_status_is_what_happened_last(
 
 def test_a_run_in_progress_has_a_document_count_and_has_not_finished(tmp_path: Path) -> None:
     folder = written(tmp_path / "run", None, status="running", tasks={"a": {"size": 8}})
-    lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
+    lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}
     (folder / "run.lock").write_text(json.dumps(lock))
+    LiveFolder(folder).write({"tasks": {"a": {"documents": 3, "size": 8}}})
     run = Run.open(folder)
-    assert (run.status, run.done, run.has_finished) == ("running", {"a": 3}, False)
+    assert (run.status, run.answered, run.has_finished) == ("running", 3, False)
     with pytest.raises(RunError, match="has not finished"):
         run.finished()
 

@@ -271,7 +271,7 @@ def test_so_many_streams_are_open_and_no_more_however_fast_they_are_asked_for(tm
         is_over.set()
         await asyncio.gather(*asked)
 
-    lock = {"host": os.uname().nodename, "pid": os.getpid(), "time": time.time(), "documents": {}}
+    lock = {"host": os.uname().nodename, "pid": os.getpid(), "time": time.time()}
     (tmp_path / "x").mkdir()
     (tmp_path / "x/manifest.json").write_text('{"format": 1, "status": "running", "spec": {}, "tasks": {}}')
     (tmp_path / "x/run.lock").write_text(json.dumps(lock))
@@ -297,7 +297,7 @@ def test_a_server_with_an_open_page_stops_at_once(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     manifest = '{"format": 1, "status": "running", "spec": {}, "tasks": {"a": {"size": 3}}}'
     (tmp_path / "run/manifest.json").write_text(manifest)
-    lock = {"host": os.uname().nodename, "pid": os.getpid(), "time": time.time(), "documents": {}}
+    lock = {"host": os.uname().nodename, "pid": os.getpid(), "time": time.time()}
     (tmp_path / "run/run.lock").write_text(str(lock).replace("'", '"'))
     with serving(tmp_path) as at:  # which waits 20 seconds for its end; the stream would go on for ever
         events = urlopen(f"{at}/events?run=run", timeout=60)

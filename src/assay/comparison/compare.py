@@ -41,7 +41,7 @@ from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.turns import shown_prompt
-from assay.runs.storage import shown_parts
+from assay.runs.storage import short_names
 from assay.statistics.paired import holm
 
 
@@ -188,16 +188,12 @@ def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
 
 def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
     """Label the runs by the shortest ends of their paths that differ."""
-    parts = [shown_parts(run.path) for run in runs]
-    length = 1
-    while len({each[-length:] for each in parts}) < len(parts):
-        length += 1
+    labels = short_names(run.path for run in runs)
+    ends = [run.manifest.get("finished", run.manifest.get("created")) for run in runs]
     return [
-        ComparedRun(
-            run.path, "/".join(each[-length:]), model_of(run), run.status, run.manifest.get("finished", run.manifest.get("created"))
-        )
-        for run, each in zip(runs, parts, strict=True)
-    ]  # fmt: skip
+        ComparedRun(run.path, label, model_of(run), run.status, end)
+        for run, label, end in zip(runs, labels, ends, strict=True)
+    ]
 
 
 def _together(measured: Sequence[Measured]) -> list[str]:

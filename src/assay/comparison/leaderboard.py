@@ -16,7 +16,7 @@ from assay.results import Estimate, keys
 from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
-from assay.runs.storage import shown_parts
+from assay.runs.storage import short_names
 from assay.score_keys import ScoreKey, spellings
 from assay.statistics.board import cluster_number
 from assay.statistics.paired import PairedDifference
@@ -121,14 +121,10 @@ def _notes(ratings: Sequence[Rating]) -> Iterator[str]:
 
 def label_runs(folders: Sequence[Path], names: Mapping[str, str], command: str) -> dict[str, Run]:
     """Open the runs, each by the shortest end of its path that differs from the others', or the name given for that."""
-    parts = [shown_parts(Path(folder)) for folder in folders]
-    if len(set(parts)) < len(parts):
+    ends = short_names(folders)
+    if len(set(ends)) < len(ends):
         raise ConfigError([Problem(Place(command), "the same run is named twice", "name each run once")])
-    length = 1
-    while len({each[-length:] for each in parts}) < len(parts):
-        length += 1
-    labels = ["/".join(each[-length:]) for each in parts]
-    labels = [names.get(label, label) for label in labels]
+    labels = [names.get(end, end) for end in ends]
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
         raise ConfigError([Problem(Place("--name"), f"two runs are named {twice!r}", "give each run another name")])

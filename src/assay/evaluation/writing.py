@@ -93,10 +93,9 @@ class RunOutput:
         return self.options.task_run(task, all_of(sinks), end)
 
     def beat(self, progress: RunProgress) -> None:
-        """Renew the lease of the folder, with how many documents each task has done; and write the progress of the run."""
+        """Renew the lease of the folder, and write the progress of the run."""
         if self.folder is not None:
-            documents = partial(_documents, progress.tasks)
-            self.folder.beat_now_and_then(documents)
+            self.folder.beat_now_and_then()
         if self.live is not None:
             self.live(progress)
 
@@ -141,10 +140,6 @@ def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: 
                 yield RunOutput(prepared, model, folder.journal, folder, options, noted["environment"]["git"], record)
             finally:
                 live.remove()
-
-
-def _documents(runs: Sequence[TaskRun]) -> dict[str, int]:
-    return {run.runnable.task.name: run.board.documents for run in runs}
 
 
 def _opening(folder: RunFolder) -> str:

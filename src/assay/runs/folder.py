@@ -107,10 +107,10 @@ class RunFolder:
 
     _beaten: float = 0.0
 
-    def beat_now_and_then(self, documents: Callable[[], Mapping[str, int]]) -> None:
-        """Record that the run is alive, and its progress, at most once a second."""
+    def beat_now_and_then(self) -> None:
+        """Record that the run is alive, at most once a second."""
         if time.monotonic() - self._beaten > 1.0:
-            self.lease.beat(documents())
+            self.lease.beat()
             self._warn_of_loss()
             self._beaten = time.monotonic()
 

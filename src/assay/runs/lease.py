@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from assay.errors import AssayError
@@ -52,9 +51,9 @@ class Lease:
         self._longest = os.fstat(self._handle).st_size  # of a process that was killed
         self.beat()
 
-    def beat(self, documents: Mapping[str, int] | None = None) -> None:
-        """Say that this process lives, and how many documents of each task have their answer."""
-        sign = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": documents or {}}
+    def beat(self) -> None:
+        """Say that this process lives."""
+        sign = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}
         data = json.dumps(sign).encode()
         # never shorter than before: whoever reads meanwhile would find the end of an earlier beat behind this one
         self._longest = max(self._longest, len(data))
@@ -111,16 +110,6 @@ def _is_recent(owner: JSONObject) -> bool:
     beat = owner.get("time")
     now = time.time()
     return isinstance(beat, int | float) and now - STALE_SECONDS < beat < now + STALE_SECONDS  # an int of any size
-
-
-def progress(folder: Path) -> dict[str, int]:
-    """Return the number of answered documents by task, as last recorded by the process that holds the folder."""
-    documents = _owner(folder).get("documents")
-    return (
-        {str(task): count for task, count in documents.items() if isinstance(count, int)}
-        if isinstance(documents, dict)
-        else {}
-    )
 
 
 def _owner(folder: Path) -> JSONDict:

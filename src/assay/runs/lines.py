@@ -27,7 +27,7 @@ class ResultLine:
     incomplete: bool = False
     coverage: str = ""
     """For an incomplete group: how much of it was scored."""
-    audit: Mapping[str, int] | None = None
+    audit: Mapping[str, int] = field(default_factory=dict)
     done: int | None = None
     """For a run in progress: the number of answered documents."""
     note: str = ""
@@ -108,10 +108,12 @@ class LiveProgress:
         return json_number(mapping(self.record.get("requests")).get("rate"))
 
     @property
-    def requests(self) -> tuple[int, int]:
-        """Requests that are done, and those that are left."""
-        counts = mapping(self.record.get("requests"))
-        return _whole(counts.get("done")), _whole(counts.get("left"))
+    def requests_done(self) -> int:
+        return _whole(mapping(self.record.get("requests")).get("done"))
+
+    @property
+    def requests_left(self) -> int:
+        return _whole(mapping(self.record.get("requests")).get("left"))
 
     @property
     def time_left(self) -> str:
@@ -125,13 +127,10 @@ class LiveProgress:
         """Seconds for which the model has been unreachable."""
         return json_number(self.record.get("waiting"))
 
-    def lines(self, sizes: Mapping[str, int], done: Mapping[str, int]) -> list[ResultLine]:
+    def lines(self, sizes: Mapping[str, int]) -> list[ResultLine]:
         """Groups with their members below them, then ungrouped tasks; without a record, the tasks alone."""
         if not self.tasks:
-            return [
-                ResultLine((task,), task, False, (), None, "", size, done=done.get(task, 0))
-                for task, size in sizes.items()
-            ]
+            return [ResultLine((task,), task, False, (), None, "", size, done=0) for task, size in sizes.items()]
         members = {
             str(name): [str(each) for each in inside]
             for name, inside in mapping(self.record.get("groups")).items()
@@ -222,7 +221,7 @@ def _result_line(results: Results, path: tuple[str, ...]) -> ResultLine:
     not_run = redacted_text(str(results.broken.get(name, "")))
     entry = results.find(name)
     if entry is None:
-        return ResultLine(path, name, False, (), None, "", audit={}, not_run=not_run)
+        return ResultLine(path, name, False, (), None, "", not_run=not_run)
     line = ResultLine(
         path,
         entry.alias.lstrip(" -"),
@@ -236,7 +235,7 @@ def _result_line(results: Results, path: tuple[str, ...]) -> ResultLine:
         not_run=not_run,
     )
     if isinstance(entry, GroupEntry):
-        return replace(line, coverage=entry.coverage, audit={})
+        return replace(line, coverage=entry.coverage)
     audit = {flag: documents.count for flag, documents in entry.audit.items()}
     return replace(line, audit=audit, scorer=_scorer_name(entry.config.get("scorer")))
 

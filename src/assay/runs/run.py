@@ -44,7 +44,7 @@ from assay.runs.folder import (
 from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
 from assay.runs.labels import TaskLabels, current_labels, read_labels, with_corrected_rows
-from assay.runs.lease import is_held, progress
+from assay.runs.lease import is_held
 from assay.runs.lines import NOT_LIVE, LiveProgress, ResultLine, read_live, result_lines
 from assay.runs.notes import Notes, read_notes
 from assay.runs.results import failure_lines
@@ -225,11 +225,6 @@ class Run:
         return {task: int(mapping(about).get("size") or 0) for task, about in known.items()}
 
     @cached_property
-    def done(self) -> dict[str, int]:
-        """Of a run in progress: how many documents of each task are answered."""
-        return progress(self.path) if self.is_running else {}
-
-    @cached_property
     def live(self) -> LiveProgress:
         """Of a run in progress: its last record of progress."""
         return read_live(self.path) if self.is_running else NOT_LIVE
@@ -237,7 +232,7 @@ class Run:
     @property
     def answered(self) -> int | None:
         """Of a run in progress: how many documents are answered."""
-        return max(sum(self.done.values()), self.live.documents) if self.is_running else None
+        return self.live.documents if self.is_running else None
 
     def facts(self, task: str) -> JSONObject:
         """The manifest's entry of a task: number of documents, repeats, a name for its data."""
@@ -284,10 +279,9 @@ class Run:
     def model(self) -> str:
         """The model under test as it was named, with the argument that identifies it."""
         config, noted = self.results.config, mapping(self.manifest.get("model"))
-        name = str(config.get("model") or noted.get("name") or "?")
-        args = mapping(redacted(config.get("model_args") or noted.get("args") or {}))
-        identifying = [args[key] for key in ("pretrained", "model", "path") if args.get(key)]
-        return f"{name} {identifying[0]}" if identifying else name
+        return model_text(
+            config.get("model") or noted.get("name") or "?", config.get("model_args") or noted.get("args")
+        )
 
     @cached_property
     def settings(self) -> dict[str, str]:
@@ -333,7 +327,7 @@ class Run:
     def lines(self) -> list[ResultLine]:
         """Groups with their members below them, then ungrouped tasks; of a run in progress with provisional numbers."""
         if self.results.is_empty:
-            return self.live.lines(self.sizes, self.done)
+            return self.live.lines(self.sizes)
         return result_lines(self.results)
 
     def line(self, name: str) -> ResultLine | None:
@@ -495,6 +489,13 @@ class Run:
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
+
+
+def model_text(name: AnyJSON, args: AnyJSON) -> str:
+    """A model by its name, and the argument that identifies it."""
+    known = mapping(redacted(args or {}))
+    identifying = [str(known[key]) for key in ("pretrained", "model", "path") if known.get(key)]
+    return " ".join([str(name), *identifying[:1]]).strip()
 
 
 def _problem_text(path: Path, problem: Problem) -> str:

@@ -361,9 +361,18 @@ def shown_place(folder: Path) -> str:
     return _url_shown(folder) or str(folder.resolve())
 
 
-def shown_parts(folder: Path) -> tuple[str, ...]:
+def _shown_parts(folder: Path) -> tuple[str, ...]:
     """The parts of the place of a run, of which labels are made; no line ends in them."""
     return PurePosixPath(shown_place(folder).replace("\n", "⏎")).parts
+
+
+def short_names(folders: Iterable[Path]) -> list[str]:
+    """Name runs by the shortest ends of their paths that differ; a run that is named twice has the same name twice."""
+    parts = [_shown_parts(folder) for folder in folders]
+    length = 1
+    while len({part[-length:] for part in parts}) < len(set(parts)):
+        length += 1
+    return ["/".join(part[-length:]) for part in parts]
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:

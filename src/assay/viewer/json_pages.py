@@ -47,24 +47,12 @@ class NumberRecord:
 class RunRecord:
     """A run in one line."""
 
-    name: str
+    run: IndexedRun = field(
+        metadata=keys("name", "model", "tasks", "status", "settings", "headline_of", "samples=n", "failed", "cost", "seconds",
+                      "created", "done", "expected", "tags", "note", "problem")
+    )  # fmt: skip
     url: str
-    model: str
-    tasks: list[str]
-    status: str
-    settings: dict[str, str]
     headline: NumberRecord | None
-    headline_of: str
-    samples: int
-    failed: int
-    cost: float | None
-    seconds: float | None
-    created: float | None
-    done: int | None
-    expected: int | None
-    tags: list[str]
-    note: str
-    problem: str
 
 
 @dataclass(frozen=True)
@@ -85,32 +73,21 @@ class RunsDocument:
 class LineRecord:
     """A task or group in the tree of results; `not_run` says why a task could not be run, `note` why it has no number yet."""
 
-    path: list[str]
-    alias: str
-    is_group: bool
+    line: ResultLine = field(
+        metadata=keys("path", "alias", "is_group", "num_fewshot=shots", "documents", "done", "failed", "incomplete", "not_run",
+                      "audit", "note")
+    )  # fmt: skip
     numbers: list[NumberRecord]
-    num_fewshot: int | None
-    documents: int | None
-    done: int | None
-    failed: int
-    incomplete: bool
-    not_run: str
-    audit: dict[str, int]
-    note: str
 
 
 @dataclass(frozen=True)
 class ProgressRecord:
     """How far a run in progress is; its numbers are provisional."""
 
-    documents: int
-    failures: int
-    reasons: dict[str, int]
-    requests_done: int
-    requests_left: int
-    requests_per_second: float | None
-    time_left: str
-    time: float | None
+    live: LiveProgress = field(
+        metadata=keys("documents", "failures", "reasons", "requests_done", "requests_left", "requests_per_second=rate",
+                      "time_left", "time")
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -237,12 +214,7 @@ class FlipsDocument:
 class ListedRun:
     """A run of a matrix; `step` is the training step in its name."""
 
-    run: str
-    model: str
-    created: float | None
-    step: int | None
-    status: str
-    tags: list[str]
+    run: IndexedRun = field(metadata=keys("run=name", "model", "created", "step", "status", "tags"))
 
 
 @dataclass(frozen=True)
@@ -323,18 +295,8 @@ def number_record(row: Row) -> NumberRecord:
 
 
 def run_record(run: IndexedRun) -> RunRecord:
-    return RunRecord(
-        run.name, url_for("run", run=run.name), run.model, [*run.tasks], run.status, {**run.settings},
-        number_record(run.headline) if run.headline is not None else None, run.headline_of, run.n, run.failed, run.cost,
-        run.seconds, run.created, run.done, run.expected, [*run.tags], run.note, run.problem,
-    )  # fmt: skip
-
-
-def line_record(line: ResultLine) -> LineRecord:
-    return LineRecord(
-        [*line.path], line.alias, line.is_group, [number_record(each) for each in line.numbers], line.shots, line.documents,
-        line.done, line.failed, line.incomplete, line.not_run, dict(line.audit or {}), line.note,
-    )  # fmt: skip
+    headline = number_record(run.headline) if run.headline is not None else None
+    return RunRecord(run, url_for("run", run=run.name), headline)
 
 
 def runs_document(page: Page) -> RunsDocument:
@@ -345,16 +307,10 @@ def runs_document(page: Page) -> RunsDocument:
 def run_document(page: Page) -> RunDocument:
     run: Run = page["run"]
     usage = dict(redacted(run.usage))
-    lines = [line_record(line) for line in run.lines]
-    progress = progress_record(run.live) if run.is_running else None
+    lines = [LineRecord(line, [number_record(row) for row in line.numbers]) for line in run.lines]
+    progress = ProgressRecord(run.live) if run.is_running else None
     return RunDocument(
         run_record(index_run(run)), lines, [*run.remarks], audit_counts(run.results), usage, run.provenance, progress
-    )
-
-
-def progress_record(live: LiveProgress) -> ProgressRecord:
-    return ProgressRecord(
-        live.documents, live.failures, live.reasons, *live.requests, live.rate, live.time_left, live.time
     )
 
 
@@ -417,10 +373,7 @@ def flips_document(page: Page) -> FlipsDocument:
 
 def matrix_document(page: Page) -> MatrixDocument:
     matrix: Matrix = page["matrix"]
-    runs = [
-        ListedRun(each.name, each.model, each.created, each.step, each.status, [*each.tags]) for each in matrix.entries
-    ]
-    return MatrixDocument(runs, [*matrix_numbers(matrix)], matrix.left_out[0])
+    return MatrixDocument([ListedRun(run) for run in matrix.entries], [*matrix_numbers(matrix)], matrix.left_out[0])
 
 
 def trend_document(page: Page) -> TrendDocument:

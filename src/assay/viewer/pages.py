@@ -94,7 +94,7 @@ def run_page(library: RunLibrary, query: QueryParams) -> Page:
         "worst": worst_tasks(run.lines, 3) if not run.results.is_empty else (),
         "without_share": _without_share(run) if view == "worst" else (),
         "audit": {kind: (count, KINDS[kind]) for kind, count in audit_counts(run.results).items()},
-        "audit_tasks": {kind: [line for line in _tasks(run) if (line.audit or {}).get(kind)] for kind in KINDS},
+        "audit_tasks": {kind: [line for line in _tasks(run) if line.audit.get(kind)] for kind in KINDS},
         "provenance": {key: _provenance(value, is_line=key == "command") for key, value in run.provenance.items()},
         "usage": as_text(run.usage, indent=True) if run.usage else "",
         "closing": _fold_links(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},

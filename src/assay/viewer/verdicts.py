@@ -7,12 +7,10 @@ from assay.comparison.labelling import judge_rows
 from assay.errors import AssayError
 from assay.records import AnyJSON, mapping
 from assay.runs.labels import TaskLabels
-from assay.runs.run import Run
+from assay.runs.run import Run, model_text
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.scoring.judges import ROLE, json_objects
 from assay.viewer.trajectory import judge_questions, nodes_of_responses
-
-MODEL_NAMES = ("pretrained", "model", "path")
 
 
 class VerdictView(NamedTuple):
@@ -75,10 +73,8 @@ def _view(run: Run, role: str, question: str, said: AnyJSON, usage: AnyJSON) -> 
     roles = mapping(run.manifest.get("roles"))
     role = role or (next(iter(roles)) if len(roles) == 1 else "")
     known = mapping(roles.get(role))
-    args = mapping(known.get("args"))
-    model = next((f"{known.get('name') or ''} {args[key]}".strip() for key in MODEL_NAMES if args.get(key)), "")
+    model = model_text(known.get("name") or "", known.get("args"))
     about = f"{usage[0]:,} tokens in, {usage[1]:,} out" if isinstance(usage, Sequence) and len(usage) > 1 else ""
-    model = model or str(known.get("name") or "")
     if not isinstance(said, str):  # the number of a reward model
         return VerdictView(role, model, said if isinstance(said, int | float) else None, "", question, "", about)
     score, reason = read_reply(said)
