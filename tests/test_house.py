@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
@@ -287,3 +288,79 @@ def test_only_late_finds_packages_above_by_name() -> None:
         if re.search(r"""import_module\(f?["']assay""", line)
     ]
     assert by_name == []
+
+
+TEXTS_OF_KEYS = {"REPEATS", "STDERR", "is_joined", "join_scores", "split_rows", "stderr_name"}
+"""What score_keys.py has for the text that joins a metric and a filter, beside `ScoreKey.parse`."""
+MAY_JOIN = {
+    "score_keys.py": "the one module that joins and splits",
+    "exchange/": "files of lm-eval and Inspect",
+    "runs/lm_eval_logs.py": "lm-eval's samples files",
+    "groups/rows.py": "what users' aggregators are given",
+    "groups/results.py": "what users' aggregators return",
+    "groups/aggregators.py": "what users' aggregators return",
+    "runs/samples/": "names of columns",
+    "comparison/packs.py": "names of columns",
+    "runs/labels.py": "lines of labels.jsonl",
+    "evaluation/score.py": "lines of changes.jsonl",
+    "tasks/documents.py": "documents of an earlier run, whose scores templates name",
+    "report/write.py": "report.json",
+    "viewer/json_pages.py": "JSON of pages",
+    "viewer/sample_page.py": "JSON of pages",
+    "viewer/query.py": "addresses of pages",
+    "viewer/samples.py": "addresses of pages, and names of columns",
+    "viewer/trends.py": "addresses of pages",
+    "cli/samples.py": "scores as they are printed",
+    "cli/plan.py": "an option",
+}
+COMMAS = re.compile(
+    r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|filter\}?,repeats|_stderr,[n{]|suffix\(.,none"""
+)
+OTHER_COMMAS = {"cli/completion.py", "evaluation/models.py"}
+"""Names of tasks in a list, and a model with its arguments."""
+
+
+def keys_of_mappings(node: ast.AST) -> Iterator[ast.expr | None]:
+    """The keys by which a piece of code fills a mapping, or looks something up in it."""
+    if isinstance(node, ast.DictComp):
+        yield node.key
+    elif isinstance(node, ast.Dict):
+        yield from node.keys
+    elif isinstance(node, ast.Subscript):
+        yield node.slice
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("get", "setdefault", "pop"):
+        yield from node.args[:1]
+
+
+def is_text_of_key(node: ast.expr | None) -> bool:
+    """Whether it is `str(key)` or `str(row.key)`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and node.args):
+        return False
+    [named] = node.args
+    return ast.unparse(named).split(".")[-1] == "key"
+
+
+def joins_or_splits(tree: ast.Module, source: str) -> bool:
+    """Whether a module handles the text of a metric and a filter as data: reads it, or keys a mapping by it."""
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "assay.score_keys"
+        for alias in node.names
+    }
+    is_text_used = imported & TEXTS_OF_KEYS or "ScoreKey.parse" in source or COMMAS.search(source)
+    is_key_of_mapping = imported and any(
+        is_text_of_key(key) for node in ast.walk(tree) for key in keys_of_mappings(node)
+    )
+    return bool(is_text_used or is_key_of_mapping)
+
+
+@pytest.mark.slow
+def test_inside_a_metric_and_its_filter_are_a_record_and_never_one_text() -> None:
+    """A text for people is `str(key)`; only what reads or writes files, pages and users' mappings goes by it."""
+    found = set()
+    for path in MODULES:
+        name, source = path.relative_to(ROOT / "src/assay").as_posix(), path.read_text(encoding="utf-8")
+        if joins_or_splits(ast.parse(source), source) and name not in OTHER_COMMAS:
+            found.add(next((place for place in MAY_JOIN if name.startswith(place)), f"new: {name}"))
+    assert found == set(MAY_JOIN)

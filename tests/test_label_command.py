@@ -366,7 +366,7 @@ def test_labels_of_two_people_are_kept_apart_averaged_and_compared(
 def test_many_processes_that_label_at_once_lose_nothing(folder: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from assay.runs.labels import *\n"
-        "for n in range(60): append_labels(Path(sys.argv[1]), [PersonLabel('t', n, 1.0, sys.argv[2], ['llm_judge,none'], (0, 1), (0, 1))])"
+        "for n in range(60): append_labels(Path(sys.argv[1]), [PersonLabel('t', n, 1.0, sys.argv[2], [ScoreKey('llm_judge', 'none')], (0, 1), (0, 1))])"
     )
     people = [subprocess.Popen([sys.executable, "-c", code, str(folder), f"p{number}"]) for number in range(4)]
     assert [each.wait(timeout=60) for each in people] == [0] * 4

@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import re
 import shutil
 import socket
 import time
@@ -292,24 +291,6 @@ def test_only_the_reader_opens_the_files_of_a_run() -> None:
             if is_reader and name not in READERS:
                 values.add(name)
     assert values == set()
-
-
-JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|filter\}?,repeats|_stderr,[n{]""")
-MAY_JOIN = {
-    "score_keys.py": "the one place",
-    "cli/completion.py": "names of tasks in a list",
-    "evaluation/models.py": "a model with its arguments: name,key=value",
-    "exchange/imported.py": "an example of lm-eval's layout",
-}
-
-
-def test_a_metric_and_its_filter_are_joined_and_split_in_one_place() -> None:
-    result = {
-        path.relative_to(ROOT / "src/assay").as_posix()
-        for path in sorted((ROOT / "src/assay").rglob("*.py"))
-        if JOINED.search(path.read_text())
-    }
-    assert result <= set(MAY_JOIN)
 
 
 def test_an_invalid_or_damaged_results_mapping_is_refused_with_a_message(finished: Path, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ Nothing else joins or splits them: between readers and writers a row is a `Score
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, Self, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -20,6 +21,9 @@ BYPASS = "bypass"
 """The metric of a run that scores nothing: lm-eval writes 999 under it."""
 REPEATS = ",repeats"
 """The end of the text under which users find the scores of a sample's repeats."""
+
+
+NO_REPEATS: Mapping[Any, Any] = MappingProxyType({})
 
 
 class ScoreKey(NamedTuple):
@@ -92,7 +96,9 @@ def is_joined(name: str) -> bool:
     return "," in name
 
 
-def join_scores(scores: Mapping[ScoreKey, T], repeats: Mapping[ScoreKey, Sequence[T]]) -> dict[str, T | Sequence[T]]:
+def join_scores(
+    scores: Mapping[ScoreKey, T], repeats: Mapping[ScoreKey, Sequence[T]] = NO_REPEATS
+) -> dict[str, T | Sequence[T]]:
     """The scores of a sample as users see them; those of its repeats have a name of their own.
 
     >>> join_scores({ScoreKey("f1", "none"): 0.5}, {ScoreKey("f1", "none"): [0.0, 1.0]})

@@ -97,7 +97,7 @@ def _aim(options: argparse.Namespace) -> Aim:
     problems = [Problem(Place(f"--{name}"), f"must be between 0 and 1, got {getattr(options, name)}") for name in wrong]
     if size is None or not float(size[1]):
         problems.append(Problem(Place("--mde"), f"invalid difference {options.mde!r}", "write 1pp, or 0.05"))
-    elif not size[2] and float(size[1]) > MOST and not _has_own_unit(options.metric or ""):
+    elif not size[2] and float(size[1]) > MOST and not _has_own_unit(ScoreKey.parse(options.metric or "").metric):
         what = f"a difference of {size[1]} means {float(size[1]) * 100:g} percentage points"
         fix = f"write {size[1]}pp, or {float(size[1]) / 100:g}; for a metric that is not a share, add --metric"
         problems.append(Problem(Place("--mde"), what, fix))
@@ -212,8 +212,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
 
 def _has_own_unit(metric: str) -> bool:
     """Return whether a metric has its own unit, so that percentage points make no sense."""
-    name = ScoreKey.parse(metric).metric
-    return name.endswith("perplexity") or name in OWN_UNITS
+    return metric.endswith("perplexity") or metric in OWN_UNITS
 
 
 def _size(size: float, metric: str, digits: int = 2) -> str:

@@ -107,7 +107,7 @@ def labelled_rows(run: Run) -> list[JudgeRows]:
     """The rows that people checked, as far as their labels are about the run's answers."""
     checked = []
     for task, about in run.labels.items():
-        keys, judge = [ScoreKey.parse(row) for row in about.rows], _of_task(run, task, None)
+        keys, judge = about.rows, _of_task(run, task, None)
         if keys and corrected_key(keys[0]) in run.rows(task):
             other = judge.other if judge is not None else None
             checked.append(JudgeRows(task, keys, about.scale, about.bounds, other))
@@ -341,14 +341,14 @@ def store_labels(
     for each in (each for each in rows if each.task in labels):
         scores = _scores(run, each.task)
         _check_scores(each, scores.values[each.keys[0]])
-        own, names = labels[each.task], [str(key) for key in each.keys]
+        own = labels[each.task]
         numbers = [place for place, document in enumerate(scores.documents.tolist()) if document in own]
         digests = {
             row.doc_id: answer_digest(judged_answer(row, each.keys[0].filter)) for row in scores.file.at(numbers)
         }
         checksum = scores.file.checksum
         lines += [
-            PersonLabel(each.task, document, label, by, names, each.scale, each.bounds, digests[document], checksum)
+            PersonLabel(each.task, document, label, by, each.keys, each.scale, each.bounds, digests[document], checksum)
             for document, label in own.items()
         ]
     append_labels(run.path, lines)
@@ -385,7 +385,7 @@ def corrected_rows(run: Run) -> Corrections:
 def corrections(run: Run, task: str, labels: TaskLabels) -> dict[ScoreKey, Corrected]:
     """The corrected number of each row of a judge that has labels."""
     scores, stored = _scores(run, task), run.rows(task)
-    rows = [key for key in map(ScoreKey.parse, labels.rows) if key in stored]
+    rows = [key for key in labels.rows if key in stored]
     source = run.source(task) or task
     numbers = {key: scores.corrected(labels, scores.values[key], source) for key in rows}
     return {key: number for key, number in numbers.items() if number is not None}

@@ -60,11 +60,7 @@ class TaskScores:
     @cached_property
     def values(self) -> "dict[ScoreKey, PairedColumn]":
         """By row the value of each sample; of a row that labels correct, how far each sample moves it."""
-        judged = (
-            {corrected_key(ScoreKey.parse(name)): ScoreKey.parse(name) for name in self.labels.rows}
-            if self.labels
-            else {}
-        )
+        judged = {corrected_key(key): key for key in self.labels.rows} if self.labels else {}
         own = [key for key in dict.fromkeys((*self.keys, *judged.values())) if key not in judged]
         there = set(self.file.score_keys)
         simple = [key for key in own if key in there]

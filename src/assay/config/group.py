@@ -68,7 +68,8 @@ class AggMetricConfig:
         return self.metric if isinstance(self.metric, str) else self.metric.name
 
     @property
-    def row_name(self) -> str:
+    def row_metric(self) -> str:
+        """The metric of the rows that the entry makes."""
         return self.name or self.metric_name
 
 

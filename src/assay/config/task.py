@@ -162,8 +162,8 @@ class MetricConfig:
         return self.name
 
     @property
-    def row_name(self) -> str:
-        """The name of its row."""
+    def row_metric(self) -> str:
+        """The metric of its row."""
         if self.row is not None:
             return self.row
         if isinstance(self.name, str):
@@ -217,11 +217,6 @@ class FilterConfig:
     @property
     def metric(self) -> str | Function:
         """The metric, by its key in a file."""
-        return self.name
-
-    @property
-    def row_name(self) -> str:
-        """The part of its rows' names that is the filter's."""
         return self.name
 
 

@@ -1,6 +1,6 @@
 """Definitions of tasks and groups: those of an earlier run loaded again, replaced by files, or changed on the command line."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -216,11 +216,11 @@ def with_metrics(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[
         own_metrics = tuple(MetricConfig(name=name) for name in DEFAULTS[config.output_type])
     fields = task.fields
     if filters:
-        config = replace(config, filter_list=_merged(own_filters, filters))
+        config = replace(config, filter_list=_last_by(lambda entry: entry.name, (*own_filters, *filters)))
         entries = [_plain_filter(entry) for entry in config.filter_list or ()]
         fields |= Fields.of({"filter_list": entries}, Origin("--filter"))
     if metrics:
-        config = replace(config, metric_list=_merged(own_metrics, metrics))
+        config = replace(config, metric_list=_last_by(lambda entry: entry.row_metric, (*own_metrics, *metrics)))
         entries = [_plain_metric(entry) for entry in config.metric_list or ()]
         fields |= Fields.of({"metric_list": entries}, Origin("--metric"))
     changed = Task(config, name=task.name, fields=fields)
@@ -259,8 +259,9 @@ def _fixed_scoring(task: Task, metrics: Sequence[MetricConfig]) -> Problem | Non
     return None
 
 
-def _merged(own: Iterable[R], added: Iterable[R]) -> tuple[R, ...]:
-    return tuple({**{entry.row_name: entry for entry in own}, **{entry.row_name: entry for entry in added}}.values())
+def _last_by(name: Callable[[R], str], entries: Iterable[R]) -> tuple[R, ...]:
+    """The entries, of several with one name the last."""
+    return tuple({name(entry): entry for entry in entries}.values())
 
 
 def _plain_filter(config: FilterConfig) -> dict[str, YAMLValue]:

@@ -224,7 +224,7 @@ def group_entry(
         if better is None:
             better = group.directions.get(entry.metric_name, group.directions.get(counted_metric(entry) or ""))
         if better is not None:
-            directions[entry.row_name] = better
+            directions[entry.row_metric] = better
     own = GroupEntry(
         name=group.name,
         alias=group.alias,

@@ -81,7 +81,7 @@ class CustomAggregator(Aggregator):
                 for key, value in value_or_rows.items()
             }
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
-        return written_rows({ScoreKey(entry.row_name, NONE): returned(value_or_rows, 0)})
+        return written_rows({ScoreKey(entry.row_metric, NONE): returned(value_or_rows, 0)})
 
 
 def returned(value: Any, n: int) -> Estimate:
@@ -111,7 +111,7 @@ class AggregatorList(Aggregator):
         for each in self.aggregators:
             each.strict = self.strict
             numbers |= guarded(
-                partial(each.estimates, group, task_results), [entry.row_name for entry in each.agg_metric_configs]
+                partial(each.estimates, group, task_results), [entry.row_metric for entry in each.agg_metric_configs]
             )
         return numbers
 
@@ -168,11 +168,11 @@ class RowAggregator(Aggregator):
         numbers: dict[ScoreKey, float] = {}
         for entry in self.agg_metric_configs:
             group_rows = self.rows(group, entry, task_results)
-            numbers |= {ScoreKey(entry.row_name, row.filter): self._number(group, entry, row) for row in group_rows}
+            numbers |= {ScoreKey(entry.row_metric, row.filter): self._number(group, entry, row) for row in group_rows}
             named = entry.filters is None or len(entry.filters) > 0
             if not group_rows and named and self.strict and entry.missing != "skip":
                 lost = unknown(math.nan, (), f"no member has {entry.metric_name!r}")
-                numbers[ScoreKey(entry.row_name, NONE)] = lost
+                numbers[ScoreKey(entry.row_metric, NONE)] = lost
         return written_rows(numbers)
 
     def rows(self, group: Group[TaskT], entry: AggMetricConfig, task_results: Results) -> Sequence[GroupRow]:

@@ -125,20 +125,20 @@ def doubled(group: Group[TaskT]) -> Iterator[Problem]:
     entries = list(enumerate(group.config.aggregate_metric_list or ()))
     for number, entry in entries:
         place = place_in(group, "aggregate_metric_list", number)
-        wrong = metric_name_problem(entry.row_name) if group.config.rules.row_names == "checked" else None
+        wrong = metric_name_problem(entry.row_metric) if group.config.rules.row_names == "checked" else None
         if wrong is not None:
-            yield Problem(place, f"a row cannot be named {entry.row_name!r}: {wrong[0]}", wrong[1])
+            yield Problem(place, f"a row cannot be named {entry.row_metric!r}: {wrong[0]}", wrong[1])
         first = next((n for n, other in entries[:number] if _make_one_row(other, entry)), None)
         if first is not None and group.config.rules.equal_rows == "error":
             other_place = place_in(group, "aggregate_metric_list", first)
-            what = f"two entries make the row {entry.row_name!r}: the other one is at {other_place}"
+            what = f"two entries make the row {entry.row_metric!r}: the other one is at {other_place}"
             yield Problem(place, what, "give one of them a `name`")
 
 
 def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
     """Whether two entries make rows of one name, of the same filter or of filters that only a run will show."""
-    if one.row_name != other.row_name or not one.filters or not other.filters:
-        return one.row_name == other.row_name
+    if one.row_metric != other.row_metric or not one.filters or not other.filters:
+        return one.row_metric == other.row_metric
     if isinstance(one.filters, Mapping) or isinstance(other.filters, Mapping):
         return one.filters == other.filters
     filters = [[each] if isinstance(each, str) else each for each in (one.filters, other.filters)]
@@ -172,7 +172,7 @@ def _rows(group: Group[TaskT], name: str, known: Known) -> frozenset[ScoreKey] |
     own_code = own_code or isinstance(child.config.type, Function)
     if own_code or any(not isinstance(entry.aggregation, str) for entry in entries):
         return None
-    return frozenset(ScoreKey(entry.row_name, "*") for entry in entries)
+    return frozenset(ScoreKey(entry.row_metric, "*") for entry in entries)
 
 
 def _metric_fault(

@@ -82,7 +82,7 @@ def _strictness(group: Group[TaskT], rules: GroupRules) -> Iterator[None]:
 
 def _numbers(group: Group[TaskT], known: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float]]:
     """A group's own numbers. What fails loses its own rows: the aggregators', or those of the group's scorer."""
-    names = [entry.row_name for entry in group.config.aggregate_metric_list or ()]
+    names = [entry.row_metric for entry in group.config.aggregate_metric_list or ()]
     if is_overridden(group, "compute_metrics", Group):
         numbers = guarded(partial(group.compute_metrics, known), names or ["compute_metrics"])
         aggregated = guarded(partial(group.aggregator.estimates, group, known), names)
@@ -161,7 +161,7 @@ def _rows(group: Group[TaskT], numbers: Mapping[ScoreKey, Estimate]) -> list[tup
     """By row the metric it is made of and the tasks that count for it. Rows that a user's function adds may use all tasks."""
     entries = group.aggregated_entries
     rows: dict[str, tuple[str | None, Sequence[str]]] = {
-        entry.row_name: (counted_metric(entry), _tasks_of(group, entry)) for entry in entries
+        entry.row_metric: (counted_metric(entry), _tasks_of(group, entry)) for entry in entries
     }
     every = [task.name for task in group.get_all_tasks()]
     rows |= {key.metric: (None, every) for key in numbers if key.metric not in rows}

@@ -45,7 +45,7 @@ class Slices:
 
     task: str
     column: str
-    metric: str
+    metric: ScoreKey
     parts: Sequence[Slice]
 
 
@@ -59,7 +59,7 @@ class WorstSample:
     said: str
     left: str
     target: str
-    scores: Mapping[str, Any]
+    scores: Mapping[ScoreKey, Any]
     audit: Sequence[str]
     failed: str = ""
 
@@ -69,7 +69,7 @@ class Curve:
     """The reliability curve of a task: confidence and accuracy of each bin, with the interval of the accuracy."""
 
     task: str
-    metric: str
+    metric: ScoreKey
     points: Sequence[ReliabilityPoint]
 
 
@@ -143,7 +143,7 @@ def _run_part(run: Run, options: ReportOptions) -> RunPart:
             samples.add(row)
         worst += samples.samples()
         by_column = slices_of(values, number.estimate.value, options.columns, number.estimate.scale)
-        slices += [Slices(line.name, column, str(number.key), parts) for column, parts in by_column.items()]
+        slices += [Slices(line.name, column, number.key, parts) for column, parts in by_column.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
     return RunPart(run, slices, sorted(worst, key=lambda each: order[each.task]), curves_of(run), _card(run))
 
@@ -156,7 +156,7 @@ def _card(run: Run) -> list[CardEntry]:
 def curves_of(run: Run) -> list[Curve]:
     """The reliability curves that the results of a run have."""
     return [
-        Curve(task.name, str(row.key), row.reliability)
+        Curve(task.name, row.key, row.reliability)
         for task in run.results.tasks.values()
         for row in task.rows
         if row.reliability
@@ -199,7 +199,6 @@ class _LowestSamples:
 def _worst_sample(task: str, row: StoredSample, number: Row) -> WorstSample:
     texts = shown_texts(row.responses, row.replies)
     texts += [call_text(call) for call in made_calls(row.replies)]
-    scores = {str(key): value for key, value in row.scores.items()}
     left = answer(row, number.filter)
     response = "\n".join(texts) if texts else left
     kinds = list(row.audit)
@@ -210,7 +209,7 @@ def _worst_sample(task: str, row: StoredSample, number: Row) -> WorstSample:
         response,
         left if texts else "",
         target(row),
-        scores,
+        row.scores,
         kinds,
         row.failed or "",
     )

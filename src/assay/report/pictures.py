@@ -163,13 +163,7 @@ def _numbers(runs: Sequence[Run], options: PlotOptions) -> list[Number]:
         if row.estimate.value is not None and math.isfinite(row.estimate.value)
     ]
     if options.metric is not None and not numbers:
-        known = {
-            name.removesuffix(",none")
-            for each in runs
-            for line in each.lines
-            for row in line.numbers
-            for name in spellings(row.key)
-        }
+        known = {name for run in runs for line in run.lines for row in line.numbers for name in spellings(row.key)}
         what = f"no number of a metric named {options.metric!r}" + (" in these tasks" if options.tasks else "")
         raise ConfigError([Problem(Place("metric"), what, did_you_mean(options.metric, known))])
     if not numbers:
@@ -223,9 +217,9 @@ def _intervals(runs: Sequence[Run], options: PlotOptions) -> Chart:
             [Problem(Place("tasks"), f"{len(rows):,} rows are too many for a picture", "choose some with --tasks")]
         )
     shares = {key: all(number.row.estimate.is_share for number in numbers if number.key == key) for key in rows}
-    by_panel: dict[str, list[tuple[str, ScoreKey]]] = {}
+    by_panel: dict[ScoreKey | None, list[tuple[str, ScoreKey]]] = {}  # None: shares, which have one axis
     for key in rows:
-        by_panel.setdefault("" if shares[key] else str(key[1]), []).append(key)
+        by_panel.setdefault(None if shares[key] else key[1], []).append(key)
     panels = [_row_panel(runs, [each for each in numbers if each.key in own], own) for own in by_panel.values()]
     whose = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
     return Chart(options.title or f"Scores of {whose}", panels, [each.name for each in runs], _notes(runs))
@@ -341,7 +335,7 @@ def date_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 
 def _reliability(runs: Sequence[Run], options: PlotOptions) -> Chart:
-    panels: dict[tuple[str, str], list[Series]] = {}
+    panels: dict[tuple[str, ScoreKey], list[Series]] = {}
     for number, run in enumerate(runs):
         chosen = {line.name for line in _lines(run, options.tasks)}
         for curve in curves_of(run):
@@ -361,18 +355,18 @@ def _reliability(runs: Sequence[Run], options: PlotOptions) -> Chart:
     return Chart(options.title or "Reliability", drawn, [each.name for each in runs], notes, width)
 
 
-def _curve_title(runs: Sequence[Run], task: str, metric: str, series: Sequence[Series]) -> str:
+def _curve_title(runs: Sequence[Run], task: str, metric: ScoreKey, series: Sequence[Series]) -> str:
     values = [runs[each.number].rows(task) for each in series]
     numbers = [
         row.estimate.value
         for rows in values
         for key, row in rows.items()
-        if str(key) == metric and row.estimate.value is not None
+        if key == metric and row.estimate.value is not None
     ]
     return f"{task}, ECE " + ", ".join(format_decimal(value, 3) for value in numbers) if numbers else task
 
 
-def _refuse_many(panels: Mapping[tuple[str, str], object]) -> None:
+def _refuse_many(panels: Mapping[tuple[str, ScoreKey], object]) -> None:
     if len(panels) > MAX_PANELS:
         raise ConfigError(
             [Problem(Place("tasks"), f"{len(panels)} panels are too many for a picture", "choose some with --tasks")]
@@ -383,7 +377,7 @@ def _refuse_many(panels: Mapping[tuple[str, str], object]) -> None:
 
 
 def _pass_at_k(runs: Sequence[Run], options: PlotOptions) -> Chart:
-    panels: dict[tuple[str, str], list[Series]] = {}
+    panels: dict[tuple[str, ScoreKey], list[Series]] = {}
     notes: list[str] = []
     for number, run in enumerate(runs):
         for line in _lines(run, options.tasks):
@@ -394,18 +388,22 @@ def _pass_at_k(runs: Sequence[Run], options: PlotOptions) -> Chart:
                     notes.append(
                         f"{run.name}, {line.alias}: {len(scores) - len(whole):,} documents lack answers and are left out"
                     )
-                panels.setdefault((line.name, str(key)), []).append(_pass_series(run.name, number, line.alias, whole))
+                panels.setdefault((line.name, key), []).append(_pass_series(run.name, number, line.alias, whole))
     if not panels:
         what = "has no scores of repeats" + (f" for {options.metric!r}" if options.metric else "")
         fix = "ask each question more than once: `repeats: 8` in the task, or --repeats 8, with a metric of 0 or 1"
         raise ConfigError([Problem(Place(str(runs[0].path)), what, fix)])
     _refuse_many(panels)
     drawn = [
-        Panel(f"{task}: {metric.removesuffix(',none').replace(',', ' ')}", "pass@k (share of 1), 95 % interval", series,
+        Panel(f"{task}: {_key_text(key)}", "pass@k (share of 1), 95 % interval", series,
               at_label="k, number of answers", limits=(0.0, 1.0), at_limits=_whole_numbers(series), at_ticks=_whole_ticks)
-        for (task, metric), series in panels.items()
+        for (task, key), series in panels.items()
     ]  # fmt: skip
     return Chart(options.title or "pass@k", drawn, [each.name for each in runs], [*dict.fromkeys(notes), *_notes(runs)])
+
+
+def _key_text(key: ScoreKey) -> str:
+    return key.metric if key.filter == "none" else f"{key.metric} {key.filter}"
 
 
 def _repeated(run: Run, line: ResultLine, metric: str | None) -> dict[ScoreKey, list[list[float]]]:
@@ -470,9 +468,9 @@ def plot_comparison(comparison: Comparison, *, metric: str | None = None) -> Pic
         )
     if metric is None:
         chosen = _main_rows(chosen)
-    by_panel: dict[str, list[ComparedRow]] = {}
+    by_panel: dict[ScoreKey | None, list[ComparedRow]] = {}  # None: shares, which have one axis
     for row in chosen:
-        by_panel.setdefault("" if _is_share(row) else str(ScoreKey(row.metric, row.filter)), []).append(row)
+        by_panel.setdefault(None if _is_share(row) else ScoreKey(row.metric, row.filter), []).append(row)
     labels = [run.label for run in comparison.runs[1:]]
     title = f"{labels[0] if len(labels) == 1 else f'{len(labels)} runs'} minus {comparison.runs[0].label}"
     panels = [_difference_panel(own, labels, comparison.level) for own in by_panel.values()]

@@ -44,7 +44,7 @@ from assay.runs.files import new_file
 from assay.runs.lines import ResultLine
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, visible
-from assay.score_keys import ScoreKey
+from assay.score_keys import ScoreKey, join_scores
 from assay.statistics.influence import Estimate
 from assay.tasks.audit import audit_counts
 from assay.version import __version__
@@ -133,7 +133,7 @@ def share_bar(number: Row) -> Markup:
 
 
 def slices_plot(task_slices: Slices) -> Markup:
-    panel = slices_panel(task_slices.parts, ScoreKey.parse(task_slices.metric))
+    panel = slices_panel(task_slices.parts, task_slices.metric)
     return _svg(draw_part(panel, f"{task_slices.task} by {task_slices.column}"))
 
 
@@ -344,7 +344,7 @@ def _run(part: RunPart) -> Iterator[str]:
         title = f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}"
         yield f"{title}:\n\n{write_markdown(slices_table(task_slices))}"
     for curve in part.curves:
-        title = f"{markdown_text(curve.task)}, calibration ({markdown_text(curve.metric)})"
+        title = f"{markdown_text(curve.task)}, calibration ({markdown_text(str(curve.metric))})"
         yield f"{title}:\n\n{write_markdown(curve_table(curve))}"
     if part.card:
         yield f"Judge and people:\n\n{write_markdown(card_table(part.card))}"
@@ -381,7 +381,7 @@ def _run_json(part: RunPart) -> JSONObject:
             {
                 "task": each.task,
                 "column": each.column,
-                "metric": each.metric,
+                "metric": str(each.metric),
                 "parts": [
                     {
                         "name": part.name,
@@ -395,11 +395,11 @@ def _run_json(part: RunPart) -> JSONObject:
             }
             for each in part.slices
         ],
-        "worst": [asdict(each) for each in part.worst],
+        "worst": [{**asdict(sample), "scores": join_scores(sample.scores)} for sample in part.worst],
         "curves": [
             {
                 "task": each.task,
-                "metric": each.metric,
+                "metric": str(each.metric),
                 "points": [json_values(point) for point in each.points],
             }
             for each in part.curves

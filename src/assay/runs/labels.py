@@ -46,7 +46,7 @@ class PersonLabel:
     doc: int
     label: float | None
     by: str
-    rows: Sequence[str]
+    rows: Sequence[ScoreKey]
     scale: tuple[float, float]
     bounds: tuple[float, float]
     answer: str = ""
@@ -59,7 +59,7 @@ class PersonLabel:
 class TaskLabels:
     """The labels of a task: by person, by document."""
 
-    rows: Sequence[str]
+    rows: Sequence[ScoreKey]
     scale: tuple[float, float]
     bounds: tuple[float, float]
     people: Mapping[str, Mapping[int, float]]
@@ -116,7 +116,7 @@ def answer_digest(answer: str) -> str:
 def append_labels(folder: Path, labels: Sequence[PersonLabel]) -> None:
     """Add labels to those of a run. Several processes may do so at once: each waits for the lock of the file."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    lines = [sealed(orjson.dumps(asdict(replace(each, at=each.at or now)))[:-1]) for each in labels]
+    lines = [sealed(_encode(replace(label, at=label.at or now))[:-1]) for label in labels]
     path = folder / LABELS
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o644)
@@ -130,6 +130,10 @@ def append_labels(folder: Path, labels: Sequence[PersonLabel]) -> None:
     except OSError as error:
         what = f"labels cannot be written: {error.strerror or error}"
         raise RunError([Problem(Place(str(path)), what, "make the folder of the run writable")]) from None
+
+
+def _encode(label: PersonLabel) -> bytes:
+    return orjson.dumps({**asdict(label), "rows": [str(key) for key in label.rows]})
 
 
 def _end_of_torn(handle: int) -> bytes:
@@ -202,7 +206,8 @@ def _read_line(path: Path, place: int, line: bytes) -> PersonLabel:
         wrong = LINE(content)
         if not wrong:
             known = {name: content[name] for name in PersonLabel.__dataclass_fields__ if name in content}
-            label = PersonLabel(**{**known, "scale": _ends(content["scale"]), "bounds": _ends(content["bounds"])})
+            known |= {"scale": _ends(content["scale"]), "bounds": _ends(content["bounds"])}
+            label = PersonLabel(**{**known, "rows": [*map(ScoreKey.parse, content["rows"])]})
             if label.label is None or label.scale[0] <= label.label <= label.scale[1]:
                 return label
             wrong = f"the label {label.label:g} is off its scale"
@@ -234,7 +239,7 @@ def current_labels(labels: TaskLabels, file: SampleFile | None) -> TaskLabels:
     doubtful = {document for document, (_, checksum) in labels.answers.items() if checksum != file.checksum}
     if not doubtful:
         return labels
-    own = ScoreKey.parse(labels.rows[0]).filter
+    own = labels.rows[0].filter
     digests = {row.doc_id: answer_digest(judged_answer(row, own)) for row in file.rows() if row.doc_id in doubtful}
     return _without(labels, {each for each in doubtful if digests.get(each) != labels.answers[each][0]})
 

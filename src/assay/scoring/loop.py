@@ -36,7 +36,7 @@ from assay.scoring.results import (
     StepInput,
     described,
     result_of,
-    row_name,
+    score_name,
     usable,
     with_answers,
     without_lost,
@@ -290,12 +290,12 @@ class _Adapter:
 
     def _asked(self, result: Result) -> Asks:
         value = yield from self.scorer.ask(result)
-        return self.scorer.rows_of(value, result)
+        return self.scorer.own_rows(value, result)
 
     def _together(self, results: Sequence[Result]) -> list[Scores | Failed]:
         values = self.scorer.together(results, self._place)
         return [
-            value if isinstance(value, Failed) else self.scorer.rows_of(value, result)
+            value if isinstance(value, Failed) else self.scorer.own_rows(value, result)
             for result, value in zip(results, values, strict=True)
         ]
 
@@ -324,7 +324,7 @@ def returned_rows(returned: MetricValue, declared: Sequence[str], place: str) ->
         raise Unscored(f"{place} returned {described(returned)}, and must return values by name, as in {{'acc': 1.0}}")
     if not returned:
         raise Unscored(f"{place} returned no value")
-    rows, names = dict(returned), {row_name(key) for key in returned}
+    rows, names = dict(returned), {score_name(key) for key in returned}
     if declared and names.isdisjoint(declared):
         what = f"{place} returned {', '.join(map(repr, rows)):.80}, and none of the metrics in metric_list"
         rows |= dict.fromkeys(declared, Failed(f"{what} — use their names"))

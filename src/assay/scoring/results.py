@@ -389,7 +389,7 @@ def listed(value: MetricValue) -> list[MetricValue] | None:
     return list(value) if type(value).__module__ == "numpy" and isinstance(shape, tuple) and len(shape) == 1 else None
 
 
-def row_name(key: MetricValue) -> str:
+def score_name(key: MetricValue) -> str:
     """The name that a key of user code's means: mostly it is a text already."""
     return key if type(key) is str else str(exact(key))
 
@@ -417,7 +417,7 @@ def usable(
     count = len(answers[0]) if len(answers) and isinstance(answers[0], list) else 1
     checked: dict[str, Any] = {}
     for key, value in scores.items():
-        name = row_name(key)
+        name = score_name(key)
         problem = None if rules.dialect.accepts_any_row_name else metric_name_problem(name)
         where = f"scoring: {name!r} of filter {filter_name!r}"
         if problem is not None:

@@ -54,7 +54,7 @@ from assay.scoring.results import (
     by_name,
     reduced_rows,
     result_of,
-    row_name,
+    score_name,
 )
 from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
@@ -361,9 +361,9 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         """The rows of what `score` gives."""
         asked = [_reference(result), result.results]
         [value] = self._remembered([asked], lambda _: [self.score(*asked)])
-        return self.rows_of(value, result)
+        return self.own_rows(value, result)
 
-    def rows_of(self, value: MetricValue, result: Result) -> ScoreDict:
+    def own_rows(self, value: MetricValue, result: Result) -> ScoreDict:
         """The scorer's own score as rows: one of its name, or those that a mapping names."""
         rows: dict[str, Any] = {}
         self._note(rows, self.name, by_answer(value, result.results, self.name))
@@ -444,14 +444,14 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
             self._put(scores, {name: Failed(f"scoring: {name!r} returned no value: the mapping is empty")}, name)
         elif isinstance(value, Mapping):
             self._put(scores, value, name)
-            self.parents.update(dict.fromkeys(map(row_name, value), name))
+            self.parents.update(dict.fromkeys(map(score_name, value), name))
         else:
             self._put(scores, {name: value}, name)
 
     def _put(self, scores: ScoreDict, more: Scores, source: str) -> None:
         """Add scores; a second score of the same name fails the row, unless the dialect keeps the last."""
         for key, value in more.items():
-            name = row_name(key)
+            name = score_name(key)
             taken = name in scores and not self.task_dialect.keeps_last_of_equal_rows
             what = f"scoring: {source!r} returns {name!r}, which is the name of another row of this filter"
             scores[name] = Failed(f"{what} — rename one of them") if taken else value
