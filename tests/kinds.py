@@ -1,6 +1,6 @@
 """What a test needs beyond this process, read from its code: `make quick` leaves out every test that needs any of it.
 
-The code of a test, of its fixtures and of the functions of tests/ that they use is searched for the modules of USES. What
+The code of a test, of its fixtures and of the functions of tests/ and bench/ that they use is searched for the modules of USES. What
 src/assay starts by itself is not seen there: such a test carries its mark (`@pytest.mark.process` …), and the guard of
 `make quick` fails where one is missing.
 """
@@ -47,7 +47,8 @@ IMPORTED_WITHIN = {
 }
 """Modules of USES whose name in a function, where no global has it, is an import and not an attribute."""
 Function = Callable[..., object]
-TESTS = str(Path(__file__).parent)
+SEARCHED = tuple(str(Path(__file__).parents[1] / folder) for folder in ("tests", "bench"))
+"""Folders whose code is searched: tests use servers and runs of bench/."""
 
 
 def mark_by_needs(items: list[pytest.Item]) -> None:
@@ -105,7 +106,7 @@ def files_with_torch(root: Path) -> list[str]:
 
 @cache
 def needs_of(function: Function) -> frozenset[str]:
-    """The marks for what a function of tests/ uses, itself or through others of tests/."""
+    """The marks for what a function of tests/ or bench/ uses, itself or through others of them."""
     return frozenset(_search(function, set()))
 
 
@@ -118,10 +119,10 @@ def _search(value: object, seen: set[int]) -> Iterator[str]:
     home = value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", None))
     if home in USES:
         yield USES[home]
-    if isinstance(value, type) and _is_of_tests(home):
+    if isinstance(value, type) and _is_searched(home):
         for member in vars(value).values():
             yield from _search(getattr(member, "__func__", member), seen)
-    if isinstance(value, FunctionType) and value.__code__.co_filename.startswith(TESTS):
+    if isinstance(value, FunctionType) and value.__code__.co_filename.startswith(SEARCHED):
         for name in _names(value.__code__):
             if name in value.__globals__:
                 yield from _search(value.__globals__[name], seen)
@@ -129,8 +130,8 @@ def _search(value: object, seen: set[int]) -> Iterator[str]:
                 yield USES[name]
 
 
-def _is_of_tests(module: str) -> bool:
-    return str(getattr(sys.modules.get(module), "__file__", None)).startswith(TESTS)
+def _is_searched(module: str) -> bool:
+    return str(getattr(sys.modules.get(module), "__file__", None)).startswith(SEARCHED)
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -94,36 +94,23 @@ def noise_lines(path: Path) -> Iterator[str]:
 def _refuse_unlike(runs: Sequence[Run]) -> None:
     first = runs[0]
     for run in runs:
-        place = Place(str(run.path))
         if run.status != COMPLETE:
-            raise RunError(
-                [Problem(place, f"the run is {run.status}: a baseline is complete", "resume it, or name another")]
-            )
+            raise _refused(run, f"the run is {run.status}: a baseline is complete", "resume it, or name another")
         lacking = [task for task in run.scored_tasks if run.sample_file(task) is None]
         if lacking:
-            raise RunError(
-                [Problem(place, f"the samples of {some(lacking)} are missing", "restore them, or name another run")]
-            )
-        if set(run.scored_tasks) != set(first.scored_tasks):
-            odd = sorted({*run.scored_tasks} ^ {*first.scored_tasks})
-            raise RunError(
-                [
-                    Problem(
-                        place, f"it does not have the tasks of {first.path}: {some(odd)}", "name runs of the same tasks"
-                    )
-                ]
-            )
+            raise _refused(run, f"the samples of {some(lacking)} are missing", "restore them, or name another run")
+        odd = sorted({*run.scored_tasks} ^ {*first.scored_tasks})
+        if odd:
+            what = f"it does not have the tasks of {first.path}: {some(odd)}"
+            raise _refused(run, what, "name runs of the same tasks")
         other = [task for task in run.scored_tasks if run.source(task) != first.source(task)]
         if other:
-            raise RunError(
-                [
-                    Problem(
-                        place,
-                        f"it has other documents than {first.path} in {some(other)}",
-                        "name runs of the same data",
-                    )
-                ]
-            )
+            what = f"it has other documents than {first.path} in {some(other)}"
+            raise _refused(run, what, "name runs of the same data")
+
+
+def _refused(run: Run, what: str, fix: str) -> RunError:
+    return RunError.at(str(run.path), what, fix)
 
 
 @dataclass(frozen=True)
@@ -196,7 +183,7 @@ def _shared(name: str, runs: Sequence[Run]) -> SharedTask:
     for run, scores in zip(runs[1:], every[1:], strict=True):
         if not np.array_equal(first.documents, scores.documents) or not np.array_equal(first.prompts, scores.prompts):
             what = f"task {name!r} has other documents or prompts than in {runs[0].path}"
-            raise RunError([Problem(Place(str(run.path)), what, "name runs of the same prompts")])
+            raise _refused(run, what, "name runs of the same prompts")
     numbers, others = {}, {}
     for key, column in first.values.items():
         if all(key in own.values and _is_mean(run, name, key, own) for run, own in zip(runs, every, strict=True)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.compat.evaluate_names import Ignored
+from assay.compat.features import Ignored
 from assay.compat.task_base import Config, Context, Docs, Instance, ModelAnswer, Task
 from assay.config.option import YAMLMapping
 from assay.config.task import FewshotConfig

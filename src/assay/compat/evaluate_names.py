@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from assay.compat.features import Ignored
 from assay.records import JSON
 from assay.scoring.metrics.registry import exact_match as matches
 from assay.scoring.metrics.text import plain_words, token_f1
@@ -14,8 +15,6 @@ from assay.scoring.sandbox import SandboxLimits, passes
 from assay.statistics.pass_at_k import pass_at_k
 from assay.tasks.settings import UserFunction
 
-Ignored = Any
-"""Further arguments of Hugging Face's or lm-eval's function, which change nothing here."""
 Label = int | float | str | bool
 """A class that is predicted, or the right one."""
 Texts = Sequence[str | Sequence[str]]

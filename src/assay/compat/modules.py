@@ -1,19 +1,21 @@
 """Helper code: modules beside task files, loaded with a separate `import`.
 
 Inside a helper module, `import lm_eval`, `import datasets`, `import evaluate`, `import sygra` and `import
-tasks.eval.utils` find what assay supplies, whether or not those are installed; only the types of `datasets` are those
-of the library. What it does not supply of the last two comes from the files around the graph, if they exist; every other
-import is the usual one. Nothing outside the module sees a difference: no entry in `sys.modules`, no path. The modules of
-one HelperCode are loaded once, so a fresh one means fresh modules.
+tasks.eval.utils` find what assay supplies, whether or not those are installed. What it does not supply of the last two
+comes from the files around the graph, if they exist; every other import is the usual one. With ASSAY_DATASETS=real in
+the environment, `datasets` is the installed library, and rows are handed over as its data sets. Nothing outside the
+module sees a difference: no entry in `sys.modules`, no path. The modules of one HelperCode are loaded once, so a fresh
+one means fresh modules.
 """
 
 import builtins
 import importlib
 import importlib.util
 import logging
+import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, redirect_stdout
 from functools import cached_property
 from importlib.machinery import ModuleSpec
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from assay.catalog.functions import check_function, check_name, load_problem, module_file
 from assay.compat.registered import Registered
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, did_you_mean, nearest
+from assay.errors import ConfigError, Place, did_you_mean, installing, nearest
 from assay.records import Document, Function
 from assay.registry import HELPER_MODULE
 from assay.tasks.settings import Helpers
@@ -75,6 +77,7 @@ class HelperCode:
 
     def __init__(self, data_dir: str | None = None, lm_eval_folder: str | None = None) -> None:
         self.registered = Registered()
+        self._real_datasets = _wants_real_datasets()
         self._lm_eval_folder = lm_eval_folder
         self._modules: dict[str, ModuleType] = {}
         self._overlays: dict[str, Overlay] = {}
@@ -85,7 +88,10 @@ class HelperCode:
         """The modules that assay supplies. They name half of the package, and most runs load no helper code."""
         from assay.compat.names import provided_modules
 
-        return provided_modules(self.registered, self._data_dir)
+        provided = provided_modules(self.registered, self._data_dir)
+        if self._real_datasets:
+            del provided["datasets"]
+        return provided
 
     @property
     def files(self) -> list[Path]:
@@ -120,11 +126,14 @@ class HelperCode:
             raise ConfigError.at(function.place, f"{file.name} has no {function.name!r}", fix)
         return getattr(module, function.name)
 
-    def as_dataset(self, rows: Sequence[Document]) -> Any:
-        """Rows as helper code expects them: a data set of the library `datasets`."""
-        from assay.compat.dataset import as_dataset  # imported where helper code takes rows
+    def as_dataset(self, rows: Sequence[Document]) -> Iterable[Document]:
+        """Rows as helper code expects them: a data set with its operations; one of the real library stays what it is."""
+        if type(rows).__module__.startswith("datasets"):
+            return rows
+        from assay.compat.dataset import Dataset  # imported where helper code takes rows
 
-        return as_dataset(rows)
+        data = rows if isinstance(rows, Dataset) else Dataset(rows)
+        return importlib.import_module("datasets").Dataset.from_list(data.to_list()) if self._real_datasets else data
 
     def load(self, file: Path) -> ModuleType:
         """The module in a file, executed with our import."""
@@ -319,6 +328,24 @@ def _spec(name: str) -> ModuleSpec | None:
         return importlib.util.find_spec(name)
     except (ModuleNotFoundError, ValueError):
         return None
+
+
+def _is_installed(library: str) -> bool:
+    if library in sys.modules:  # None there means that its import was forbidden
+        return sys.modules[library] is not None
+    return importlib.util.find_spec(library) is not None
+
+
+def _wants_real_datasets() -> bool:
+    """Whether helper code shall have Hugging Face's own `datasets`, which the environment says."""
+    written = os.environ.get("ASSAY_DATASETS", "")
+    if written not in ("", "real"):
+        fix = "write ASSAY_DATASETS=real, or leave it out for the one that assay supplies"
+        raise ConfigError.at(Place("ASSAY_DATASETS"), f"cannot be {written!r}", fix)
+    if written and not _is_installed("datasets"):
+        fix = f"{installing('hub')}, or leave ASSAY_DATASETS out"
+        raise ConfigError.at(Place("ASSAY_DATASETS"), "is real, and `datasets` is not installed", fix)
+    return bool(written)
 
 
 def warn_of_hidden(supplied: ModuleType, file: Path) -> None:

@@ -10,14 +10,16 @@ from typing import TypeVar
 
 from assay.compat import evaluate_names, filter_classes
 from assay.compat.configurable_task import MULTIPLE_CHOICE, PERPLEXITY, ContextSampler, FirstNSampler, task_classes
-from assay.compat.dataset import dataset_names
-from assay.compat.evaluate_names import Ignored, Label
+from assay.compat.dataset import Dataset, DatasetDict, NamedSplit, Split, concatenate_datasets
+from assay.compat.evaluate_names import Label
+from assay.compat.features import Anything, ClassLabel, Features, Ignored, List, Value, sequence
 from assay.compat.registered import Registered, identity
 from assay.compat.sygra_names import ModuleContents, sygra_modules
 from assay.compat.task_base import Instance
 from assay.config.option import YAMLValue
 from assay.config.source import Source
 from assay.config.task import TaskConfig
+from assay.samples.data import data_set
 from assay.samples.prompt import template
 from assay.scoring.named import SCORER_REGISTRY, register_scorer
 from assay.scoring.results import GenResult, MCResult, Results
@@ -32,18 +34,17 @@ from assay.scoring.scorer_models import get_model, load_reward_model
 from assay.statistics import aggregations as functions
 from assay.statistics import estimates as estimate
 from assay.statistics.softmax import softmax
+from assay.tasks.documents import read_run
 from assay.tasks.scoring import ScorerFactory
 
 T = TypeVar("T")
-SPECIAL = ("__version__", "__getattr__")
-"""Names of a module's own that are supplied; the others with two underscores are those of a namespace."""
 
 
 def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, ModuleType]:
     """Module objects by dotted name; `registered` takes what helper code registers."""
     contents = {
         **_lm_eval(registered, data_dir),
-        "datasets": dataset_names(data_dir),
+        "datasets": _datasets(data_dir),
         "evaluate": {"load": evaluate_names.load},
         "transformers.data.metrics.squad_metrics": evaluate_names.SQUAD_METRICS,
         "transformers.data.metrics": {},
@@ -54,7 +55,7 @@ def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, 
     for name, values in contents.items():
         module = ModuleType(name)
         module.__dict__.update(
-            {key: value for key, value in values.items() if not key.startswith("__") or key in SPECIAL}
+            {key: value for key, value in values.items() if not key.startswith("__") or key == "__version__"}
         )
         modules[name] = module
     for name, module in modules.items():
@@ -135,6 +136,26 @@ def _filters(registered: Registered) -> dict[str, ModuleContents]:
         for folder, names in folders.items()
     }
     return {"lm_eval.filters": outer, **inner}
+
+
+def _datasets(data_dir: str | None) -> ModuleContents:
+    def load_dataset(
+        path: str, name: str | None = None, split: str | None = None, **kwargs: YAMLValue
+    ) -> Dataset | DatasetDict:
+        """A data set as a task would get it: from the data folder, from files, or from the hub."""
+        config = TaskConfig(task=path, dataset_path=path, dataset_name=name, dataset_kwargs=kwargs)
+        data = data_set(config, folder=None, data_dir=data_dir, read_run=read_run)
+        if split is not None:
+            return Dataset(data.split(split))
+        return DatasetDict({name: Dataset(data.split(name)) for name in data.available()})
+
+    return {
+        "__version__": "4.0.0", "Dataset": Dataset, "DatasetDict": DatasetDict, "load_dataset": load_dataset,
+        "load_metric": evaluate_names.load, "concatenate_datasets": concatenate_datasets,
+        "Features": Features, "Value": Value, "Sequence": sequence, "List": List, "ClassLabel": ClassLabel,
+        "Image": Anything, "Audio": Anything, "IterableDataset": Dataset, "Split": Split, "NamedSplit": NamedSplit,
+        "disable_progress_bars": lambda *_: None, "enable_progress_bars": lambda *_: None,
+    }  # fmt: skip
 
 
 def weighted_f1_score(items: Sequence[tuple[Label, Label]]) -> float:

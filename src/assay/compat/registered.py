@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.compat import evaluate_names
-from assay.compat.evaluate_names import Ignored
+from assay.compat.features import Ignored
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
 from assay.config.option import YAMLMapping
 from assay.registry import Registry

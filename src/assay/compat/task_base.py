@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from assay.compat.evaluate_names import Ignored
+from assay.compat.features import Ignored
 from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig
@@ -270,7 +270,8 @@ class _Splits(dict[str, Any]):
         self._data = data
 
     def __missing__(self, split: str) -> Any:
-        from assay.compat.dataset import as_dataset
+        from assay.compat.dataset import Dataset
 
-        self[split] = as_dataset(self._data.split(split))
+        rows = self._data.split(split)
+        self[split] = rows if type(rows).__module__.startswith("datasets") else Dataset(rows)
         return self[split]

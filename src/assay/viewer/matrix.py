@@ -14,7 +14,7 @@ from assay.number_text import format_short
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, IndexedRun
 from assay.results import Row, keys
-from assay.score_keys import ScoreKey, spellings
+from assay.score_keys import ScoreKey, metric_title, spellings
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
@@ -40,7 +40,7 @@ class TaskKey(NamedTuple):
 
     @property
     def label(self) -> str:
-        return self.metric if self.filter == "none" else f"{self.metric} ({self.filter})"
+        return metric_title(self.metric, self.filter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from assay.comparison.conditions import GATE, Gate, suggestion
 from assay.comparison.contrasts import aggregation_of
+from assay.comparison.gate_text import GATE, Gate, suggestion
 from assay.comparison.gates import ENDED, Ends, Measured, beyond_bounds, moved, selected, why_undecided
 from assay.comparison.pairing import PairedTask, pair_tasks
 from assay.comparison.rows import PairedRow, below, compared_members, lone_rows, paired_rows
