@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -100,6 +100,7 @@ def test_a_group_of_one_is_its_member(scores: list[float], how: str) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(Shares, min_size=2, max_size=5), st.sampled_from(["mean", "harmonic", "median", "weighted_sum"]))
+@example([[0.0] * 4, [0.0, 0.0, 0.0, 0.125, 0.75], [0.0, 1.0], [0.0, 1.0], [0.0, 0.125, 0.25]], "median")
 def test_the_order_of_members_does_not_matter(members: list[list[float]], how: str) -> None:
     """Also of equal members, any of which may be the middle one."""
     group, reversed_ = (combine([estimate(each, bounds=(0, 1)) for each in some], how=how, by_size=False)

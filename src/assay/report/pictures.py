@@ -39,7 +39,7 @@ from assay.runs.files import new_file
 from assay.runs.lines import ResultLine
 from assay.runs.run import COMPLETE, Run
 from assay.runs.storage import refuse_url
-from assay.score_keys import ScoreKey, shown_filter, spellings
+from assay.score_keys import ScoreKey, metric_title, spellings
 from assay.statistics.arrays import combine
 
 KINDS: tuple[PlotKind, ...] = get_args(PlotKind)
@@ -192,7 +192,7 @@ def _rows(line: ResultLine, metric: str | None) -> list[Row]:
 
 
 def _metric_text(row: Row | ComparedRow | ScoreKey) -> str:
-    return row.metric + ("" if row.filter == "none" else f" ({row.filter})")
+    return metric_title(row.metric, row.filter)
 
 
 def _direction(better: bool | None) -> str:
@@ -578,8 +578,7 @@ def forest_panel(
 
 
 def _difference_name(row: ComparedRow) -> str:
-    shown = shown_filter(row.filter, is_group=row.kind == "group")
-    return f"{row.alias} {row.metric}" + (f" ({shown})" if shown not in ("", "none") else "")
+    return f"{row.alias} {metric_title(row.metric, row.filter, is_group=row.kind == 'group')}"
 
 
 def _p_text(row: ComparedRow) -> str:

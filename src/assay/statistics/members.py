@@ -100,7 +100,12 @@ def _spread_of_middle(members: Sequence[MemberEstimate], chances: Floats, number
     own, share = [spread_of(member.estimate) for member in members], 1.0 if len(members) % 2 else 0.5
     plain = np.array([(member.estimate.stderr or 0.0) ** 2 for member in members])
     wide, freedom = np.array([each.variance for each in own]), np.array([each.freedom for each in own])
-    total = (number.stderr or 0.0) ** 2 + share * float(chances @ (wide - plain))
+    variance = (number.stderr or 0.0) ** 2
+    total = variance + share * float(chances @ (wide - plain))
+    if (
+        total <= 0.0
+    ):  # members of two documents, one right: pseudo-documents make their spread narrower by more than there is
+        total = variance
     parts = chances * wide
     moved = np.array([each.shrunk - member.estimate.center for each, member in zip(own, members, strict=True)])
     return Spread(total, float(parts.sum() ** 2 / (parts**2 / freedom).sum()), float(number) + float(chances @ moved))
