@@ -18,6 +18,8 @@ from run_world import FILES
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # or its client tries for 23 seconds to reach a hub that is not there
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of some hundred processes compiles assay's source anew
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[variable] = "1"  # or the threads of each server and command wait for each other, and compute meanwhile
 os.environ["GIT_DIR"] = os.devnull  # or each run asks for the state of this repository: half of what a small one costs
 for variable in (
     "COLUMNS",

@@ -14,8 +14,6 @@ from transformers import PreTrainedTokenizerFast
 from assay.models.local.hf.backend import HF
 from assay.records import Request, Response
 
-torch.set_num_threads(1)  # threads would wait for each other, and long where other tests run, too
-
 WORDS = 120
 LENGTH = 256
 BEGIN, END, UNKNOWN = 0, 1, 2

@@ -101,15 +101,13 @@ ELSEWHERE = ("instructed",)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-@pytest.mark.usefixtures("one_index")
-def test_golden_runs_equal_lm_evals(name: str, lm_eval_folder: Path) -> None:
-    assert golden_differences(name, lm_eval_folder, compat="lm-eval") == set()
+def test_golden_runs_equal_lm_evals(name: str, manager: TaskManager) -> None:
+    assert golden_differences(name, manager, compat="lm-eval") == set()
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-@pytest.mark.usefixtures("one_index")
-def test_golden_runs_without_compat_differ_in_the_listed_rows_alone(name: str, lm_eval_folder: Path) -> None:
-    assert golden_differences(name, lm_eval_folder) == set(GOLDEN[name])
+def test_golden_runs_without_compat_differ_in_the_listed_rows_alone(name: str, manager: TaskManager) -> None:
+    assert golden_differences(name, manager) == set(GOLDEN[name])
 
 
 @pytest.mark.parametrize("compat", ["lm-eval", None])
@@ -162,17 +160,17 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def one_index(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index of lm-eval's 14,000 files that all of these tests share."""
-    monkeypatch.setenv("ASSAY_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "one_index"))
+@pytest.fixture(scope="session")
+def manager(tmp_path_factory: pytest.TempPathFactory, lm_eval_folder: Path) -> TaskManager:
+    """One that knows lm-eval's 14,000 files, for all of these tests: to look whether they have changed takes longer than a run."""
+    folders = [lm_eval_folder / "lm_eval/tasks", HERE / "golden/custom_tasks"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ASSAY_CACHE_DIR", str(tmp_path_factory.mktemp("index")))
+        return TaskManager(None, folders, False, compat="lm-eval")
 
 
-def golden_differences(name: str, lm_eval_folder: Path, compat: str | None = None) -> set[str]:
+def golden_differences(name: str, manager: TaskManager, compat: str | None = None) -> set[str]:
     expected = json.loads((HERE / f"golden/expected/{name}.json").read_text())
-    manager = TaskManager(
-        None, [lm_eval_folder / "lm_eval/tasks", HERE / "golden/custom_tasks"], False, compat="lm-eval"
-    )
     results = assay.simple_evaluate(
         golden_model(), tasks=[expected["task"]], task_manager=manager, data_dir=str(HERE / "golden/data"),
         compat=compat, **expected["kwargs"],

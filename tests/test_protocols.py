@@ -137,9 +137,9 @@ def test_a_stream_that_ends_too_soon_is_asked_again(name: str, fault: dict[str, 
 
 
 def test_a_slow_stream_does_not_time_out(talking: str) -> None:
-    """It takes two seconds in all, and never half a second until the next piece."""
+    """It takes two seconds in all, and on a busy machine, too, less than one and a half until the next piece."""
     slow = wanting({"max_gen_toks": 2048}, say="abcdefghij", pieces=10, pause=0.2)
-    said = ask("openai-chat", talking, slow, stream=True, timeout=0.6)
+    said = ask("openai-chat", talking, slow, stream=True, timeout=1.5)
     assert said.text == "abcdefghij"
     with pytest.raises(RetryableError, match="no answer within"):
         ask("openai-chat", talking, wanting(say="abcdef", pieces=2, pause=2.0), stream=True, timeout=0.3)

@@ -252,7 +252,7 @@ def busy(tasks: Path, output: Path, tmp_path: Path) -> Iterator["subprocess.Pope
     owner.communicate()
 
 
-def wait(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait(condition: Callable[[], bool], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it never came"

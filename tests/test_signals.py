@@ -22,7 +22,7 @@ ANSWERED, DOCUMENTS = 6, 10
 LM_EVAL = Path(__file__).parent.parent / "packages/assay-lm-eval/src"
 
 
-def until(condition: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -78,7 +78,7 @@ def test_an_interrupted_run_is_resumed_without_a_second_request(
             if process.poll() is None:
                 process.send_signal(number)
                 time.sleep(pause)
-        said = "".join(process.communicate(timeout=30))
+        said = "".join(process.communicate(timeout=120))
         assert (process.returncode, "Traceback" in said) == (code, False), said
         assert journaled(tmp_path) == ANSWERED
         status = json.loads((tmp_path / "run/manifest.json").read_text())["status"]
@@ -103,10 +103,10 @@ from assay import cli
 def work(options):
     try:
         print("at work", flush=True)
-        time.sleep(60)
+        time.sleep(600)
     finally:
         print("cleaning up", flush=True)
-        time.sleep(60)
+        time.sleep(600)
 sys.exit(cli._run(argparse.Namespace(run=work)))
 """
 
@@ -118,7 +118,7 @@ def test_a_second_signal_prints_one_line_and_ends_at_once(number: int, code: int
     for words in ("at work\n", "cleaning up\n"):
         assert process.stdout.readline() == words
         process.send_signal(number)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=120)
     assert (process.returncode, said.strip()) == (code, "ended at once; what was answered is kept")
 
 
@@ -228,11 +228,11 @@ def test_a_signal_that_a_destructor_swallows_stops_the_command_all_the_same(tmp_
         "        time.sleep(0.2)\n"
         "def work(_):\n"
         "    Resource()\n"
-        "    time.sleep(50)\n"
+        "    time.sleep(600)\n"
         "sys.exit(cli._run(argparse.Namespace(run=work)))\n"
     )
     process = start("-c", code, cwd=tmp_path)
-    assert "".join(process.communicate(timeout=40)) == ""
+    assert "".join(process.communicate(timeout=120)) == ""
     assert process.returncode == 143
 
 
@@ -272,7 +272,7 @@ def test_a_stopped_scoring_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import time\nfrom pathlib import Path\nimport assay\n"
         "@assay.metric('slow', aggregation='mean', higher_is_better=True)\n"
-        "def slow(references, predictions):\n    Path('begun').touch()\n    time.sleep(60)\n    return 1.0\n"
+        "def slow(references, predictions):\n    Path('begun').touch()\n    time.sleep(600)\n    return 1.0\n"
     )
     with loopback(lambda _: WHOLE) as (url, _):
         assert finish(*command(tmp_path, url), cwd=tmp_path) == 0
@@ -292,6 +292,6 @@ def test_a_stopped_scoring_leaves_nothing(tmp_path: Path) -> None:
     until(lambda: (tmp_path / "begun").exists(), process)
     assert list((tmp_path / "run/scored").glob(".part-*"))
     process.send_signal(signal.SIGTERM)
-    said = "".join(process.communicate(timeout=20))
+    said = "".join(process.communicate(timeout=120))
     assert (process.returncode, "Traceback" in said) == (143, False), said
     assert list((tmp_path / "run/scored").iterdir()) == []

@@ -39,7 +39,7 @@ TOOLS = """
 
     def slow(order: str):
         noted("refunds", order)
-        time.sleep(2)
+        time.sleep(float(os.environ.get("SECONDS", 2)))
         return json.dumps({"say": "paid"})
 
     def unsteady(order: str):
@@ -48,14 +48,14 @@ TOOLS = """
 
     def paced(order: str):
         noted("begun", order)
-        time.sleep(0.3)
+        time.sleep(0.6)
         noted("refunds", order)
         return json.dumps({"say": f"paid {order}"})
 
     async def waits(order: str):
         import asyncio
         noted("begun", order)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.6)
         noted("refunds", order)
         return json.dumps({"say": f"paid {order}"})
 
@@ -175,9 +175,9 @@ def test_one_signal_loses_no_record_and_begins_no_tool_call(
     while world.noted("begun").total() < 20 and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(number)
-    time.sleep(0.1)  # one that was beginning as the signal came
+    time.sleep(0.4)  # one that was beginning as the signal came; the first that run end later
     begun = world.noted("begun")
-    assert process.wait(timeout=20) == 128 + number
+    assert process.wait(timeout=120) == 128 + number
     assert world.noted("begun") == begun
     assert 20 <= begun.total() <= (59 if tool == "paced" else 60)
     assert world.noted("refunds") == begun
@@ -187,7 +187,7 @@ def test_one_signal_loses_no_record_and_begins_no_tool_call(
 
 def test_a_second_signal_does_not_wait_for_tools(tmp_path: Path, talking: str) -> None:
     world = World(tmp_path, talking, "slow", ["F1"])
-    process = world.start()
+    process = world.start(SECONDS="60")
     while not world.noted("refunds") and process.poll() is None:
         time.sleep(0.01)
     begin = time.monotonic()
@@ -195,7 +195,7 @@ def test_a_second_signal_does_not_wait_for_tools(tmp_path: Path, talking: str) -
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
-    assert time.monotonic() - begin < 1.5
+    assert time.monotonic() - begin < 30
 
 
 def cut_off(world: World) -> None:

@@ -108,7 +108,7 @@ def open_page(browser: playwright.Browser, address: str) -> Iterator[Open]:
     assert amiss == []
 
 
-def until(page: playwright.Page, condition: str, seconds: float = 20.0) -> None:
+def until(page: playwright.Page, condition: str, seconds: float = 120.0) -> None:
     """Wait until something holds in a page. Playwright's own way needs `eval`, which our pages forbid."""
     deadline = time.monotonic() + seconds
     while not page.evaluate(condition):

@@ -75,7 +75,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert (out / "results.json").is_file()
 
 
-def until(is_so: object, seconds: float = 40.0) -> None:
+def until(is_so: object, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():  # type: ignore[operator]
         assert time.monotonic() < deadline
