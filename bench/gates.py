@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay import simple_evaluate
-from assay.comparison.conditions import Gate, parse_gate
 from assay.comparison.contrasts import ComparedTask, Part
+from assay.comparison.gate_text import Gate, parse_gate
 from assay.comparison.gates import GateEvidence, decide, measure
 from assay.comparison.packs import between_runs
 from assay.comparison.pairing import task_scores

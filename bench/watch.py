@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from assay.comparison.conditions import Gate, parse_gate
+from assay.comparison.gate_text import Gate, parse_gate
 from assay.comparison.gates import Measured, decide
 from assay.comparison.rows import PairedRow
 from assay.records import Floats

@@ -24,7 +24,7 @@ class RunGates:
         """Refuse what this run cannot be asked about."""
         if self.options.gate:
             from assay.cli.gate import begin_report
-            from assay.comparison.before import check_gates
+            from assay.comparison.gate_checks import check_gates
 
             check_gates(work, self.options.gate, self.options.baseline)
             if not work.config.dry_run:

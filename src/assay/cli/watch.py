@@ -20,8 +20,8 @@ from assay.cli.flags import add_run_options, add_table_options, parse_count, par
 from assay.cli.output import EXIT, echo, echo_err, echo_wrapped, plain
 from assay.cli.run import config_file, evaluated_once
 from assay.cli.sweep import SweepResults, free_memory, show_sweep, sweep_code
-from assay.comparison.before import check_gates
-from assay.comparison.series import decide_next
+from assay.comparison.gate_checks import check_gates
+from assay.comparison.verdicts import decide_next
 from assay.config.arguments import parse_arguments
 from assay.config.folders import runs_folder
 from assay.config.run import WORK, RunConfig, identity_of

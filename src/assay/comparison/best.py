@@ -12,7 +12,7 @@ from assay.comparison.rows import below, compared_members, paired_rows
 from assay.results import Estimate, Row
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
-from assay.statistics.paired import holm, significance
+from assay.statistics.paired import PairedDifference, holm, significance
 
 
 class NumberKey(NamedTuple):
@@ -34,13 +34,6 @@ class Best:
     best: frozenset[str] = frozenset()
     unpaired: frozenset[str] = frozenset()
     untested: frozenset[str] = frozenset()
-
-
-class _Test(NamedTuple):
-    """How much more than the best run another one has, and how likely that is by chance."""
-
-    difference: float
-    p: float
 
 
 def find_best(
@@ -91,7 +84,7 @@ def _leader(rows: Mapping[str, Row]) -> str | None:
 
 def _paired_tests(
     leader: Run, other: Run, numbers: Collection[NumberKey], *, allow_different_prompts: bool
-) -> dict[NumberKey, _Test]:
+) -> dict[NumberKey, PairedDifference]:
     """The tests of the numbers of which both runs have the documents' scores."""
     shared = set(shared_tasks(leader, other))
     named = [name for name, _ in numbers if name in shared or name in leader.members]
@@ -110,23 +103,24 @@ def _paired_tests(
         number = NumberKey(row.name, row.key)
         contrast = row.contrast() if number in numbers else None
         if contrast is not None:
-            tests[number] = _Test(contrast.difference, significance(contrast).p)
+            tests[number] = PairedDifference(contrast.difference, p=significance(contrast).p)
     return tests
 
 
-def _unpaired_test(leader: Estimate, other: Estimate) -> _Test | None:
+def _unpaired_test(leader: Estimate, other: Estimate) -> PairedDifference | None:
     """The test of two numbers as of other documents each, from their standard errors; None where one has none."""
     if leader.value is None or other.value is None:
         return None
     difference = other.value - leader.value
     if not difference:
-        return _Test(0.0, 1.0)
+        return PairedDifference(0.0, p=1.0)
     if leader.stderr is None or other.stderr is None or not math.hypot(leader.stderr, other.stderr) > 0:
         return None
-    return _Test(difference, 2 * NormalDist().cdf(-abs(difference) / math.hypot(leader.stderr, other.stderr)))
+    p = 2 * NormalDist().cdf(-abs(difference) / math.hypot(leader.stderr, other.stderr))
+    return PairedDifference(difference, p=p)
 
 
-def _decide(rows: Mapping[str, Row], leader: str, paired: Mapping[str, _Test | None], alpha: float) -> Best:
+def _decide(rows: Mapping[str, Row], leader: str, paired: Mapping[str, PairedDifference | None], alpha: float) -> Best:
     tests = {label: test for label, test in paired.items() if test is not None}
     unpaired = set()
     for label in rows:
@@ -135,11 +129,11 @@ def _decide(rows: Mapping[str, Row], leader: str, paired: Mapping[str, _Test | N
             if test is not None:
                 tests[label] = test
                 unpaired.add(label)
-    corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+    corrected = dict(zip(tests, holm([1.0 if test.p is None else test.p for test in tests.values()]), strict=True))
     best = {leader}
     for label, test in tests.items():
         # on the documents that both have, a run may be better than the one with the best number
-        is_less = (test.difference < 0) is (rows[leader].higher_is_better is True)
+        is_less = (float(test) < 0) is (rows[leader].higher_is_better is True)
         if not (is_less and corrected[label] <= alpha):
             best.add(label)
     untested = set(rows) - set(tests) - {leader}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from assay.comparison.conditions import Gate, parse_gate
 from assay.comparison.contrasts import ComparedTask
+from assay.comparison.gate_text import Gate, parse_gate
 from assay.comparison.gates import GateEvidence, Measured, decide, measure
 from assay.comparison.packs import open_run
 from assay.comparison.pairing import (

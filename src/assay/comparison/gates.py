@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from assay.comparison.conditions import COUNTS, GATE, Gate, suggestion
 from assay.comparison.contrasts import Part, Reach
+from assay.comparison.gate_text import COUNTS, GATE, Gate, suggestion
 from assay.comparison.rows import PairedRow, below
-from assay.errors import ConfigError, some
+from assay.errors import ConfigError, Place, some
 from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
@@ -84,7 +84,11 @@ def decide(measured: Sequence[Measured], level: float) -> list[GateVerdict]:
 
 
 def selected(
-    gate: Gate, rows: Sequence[PairedRow], members: Mapping[str, Sequence[str]], shared: str = "shared "
+    gate: Gate,
+    rows: Sequence[PairedRow],
+    members: Mapping[str, Sequence[str]],
+    shared: str = "shared ",
+    place: Place = GATE,
 ) -> list[PairedRow]:
     """The rows that a gate is about: those that both runs have, and those of the first that the other lacks. `members` are
     those of groups."""
@@ -95,7 +99,7 @@ def selected(
         fix = suggestion(wrong, known if gate.metric not in known else {str(row.key) for row in rows})
         if shared and gate.metric in COUNTS:
             fix = f"`assay gate RUN '{gate.written}'` is about counts of one run"
-        raise ConfigError.at(GATE, f"no {shared}metric named {wrong!r}", fix)
+        raise ConfigError.at(place, f"no {shared}metric named {wrong!r}", fix)
     if gate.name is None:
         both = _top_level([row for row in of_metric if not row.is_lone], members)
         return [*both, *(row for row in _top_level(of_metric, members) if row.is_lone)]
@@ -103,7 +107,7 @@ def selected(
     if not matching:
         names = {row.name for row in of_metric}
         what = f"no {shared}task or group named {gate.name!r} has {gate.metric!r}"
-        raise ConfigError.at(GATE, what, suggestion(gate.name, names))
+        raise ConfigError.at(place, what, suggestion(gate.name, names))
     return matching
 
 

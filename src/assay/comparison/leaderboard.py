@@ -7,8 +7,8 @@ from itertools import combinations
 from os import PathLike
 from pathlib import Path
 
-from assay.comparison.compare import compare
-from assay.comparison.pairing import OtherPrompts, task_scores
+from assay.comparison.compare import check_shares, compare
+from assay.comparison.pairing import OtherPrompts, scoring_configs, task_scores
 from assay.comparison.rows import below
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import JSONObject
@@ -91,8 +91,7 @@ def leaderboard(
     `BASELINE_model`, else by that of its column. Other scores give a ranking for each task and group that runs share. `names`
     gives runs and baselines other names; `level` is that of intervals, and of all ranks of a board together.
     """
-    if not 0.5 < level < 1:
-        raise ConfigError([Problem(Place("--level"), f"must be between 0.5 and 1, got {level:g}", "give 0.95, say")])
+    check_shares(level)
     options = LeaderboardOptions(tasks, metrics, names or {}, level, allow_different_prompts)
     by_name = label_runs([Path(each) for each in runs], options.names, "assay leaderboard")
     for pattern in tasks:
@@ -178,8 +177,7 @@ def _score(value: float | Sequence[float]) -> float:
 
 def _pairwise(config: JSONObject) -> dict[str, str]:
     """By name the scorers of a task that compare two answers, with the column of the other one."""
-    filters = [each for each in config.get("filter_list") or () if isinstance(each, Mapping)]
-    scorers = [each.get("scorer") for each in (config, *filters)]
+    scorers = [part.get("scorer") for part in scoring_configs(config)]
     judged = {}
     for scorer in (each for each in scorers if isinstance(each, Mapping)):
         kwargs = scorer.get("kwargs")

@@ -20,9 +20,8 @@ from assay.redaction import without_secrets
 from assay.results import Estimate, Results, Row, TaskEntry
 from assay.runs.folder import SAMPLES, RunError, staging_folder, write_results
 from assay.runs.run import COMPLETE, Run, finished_run
-from assay.runs.samples.encode import score_arrays
-from assay.runs.samples.records import ScoreColumns
-from assay.runs.samples.schema import ALWAYS, arrow_type
+from assay.runs.samples.encode import sample_arrays
+from assay.runs.samples.records import StoredSample
 from assay.runs.samples.writer import GroupWriter, file_name
 from assay.runs.storage import local_folder
 from assay.score_keys import ScoreKey, is_joined
@@ -94,36 +93,23 @@ def noise_lines(path: Path) -> Iterator[str]:
 def _refuse_unlike(runs: Sequence[Run]) -> None:
     first = runs[0]
     for run in runs:
-        place = Place(str(run.path))
         if run.status != COMPLETE:
-            raise RunError(
-                [Problem(place, f"the run is {run.status}: a baseline is complete", "resume it, or name another")]
-            )
+            raise _refused(run, f"the run is {run.status}: a baseline is complete", "resume it, or name another")
         lacking = [task for task in run.scored_tasks if run.sample_file(task) is None]
         if lacking:
-            raise RunError(
-                [Problem(place, f"the samples of {some(lacking)} are missing", "restore them, or name another run")]
-            )
-        if set(run.scored_tasks) != set(first.scored_tasks):
-            odd = sorted({*run.scored_tasks} ^ {*first.scored_tasks})
-            raise RunError(
-                [
-                    Problem(
-                        place, f"it does not have the tasks of {first.path}: {some(odd)}", "name runs of the same tasks"
-                    )
-                ]
-            )
+            raise _refused(run, f"the samples of {some(lacking)} are missing", "restore them, or name another run")
+        odd = sorted({*run.scored_tasks} ^ {*first.scored_tasks})
+        if odd:
+            what = f"it does not have the tasks of {first.path}: {some(odd)}"
+            raise _refused(run, what, "name runs of the same tasks")
         other = [task for task in run.scored_tasks if run.source(task) != first.source(task)]
         if other:
-            raise RunError(
-                [
-                    Problem(
-                        place,
-                        f"it has other documents than {first.path} in {some(other)}",
-                        "name runs of the same data",
-                    )
-                ]
-            )
+            what = f"it has other documents than {first.path} in {some(other)}"
+            raise _refused(run, what, "name runs of the same data")
+
+
+def _refused(run: Run, what: str, fix: str) -> RunError:
+    return RunError.at(str(run.path), what, fix)
 
 
 @dataclass(frozen=True)
@@ -152,10 +138,9 @@ class SharedTask:
     def write(self, path: Path) -> None:
         import pyarrow as pa
 
-        size = len(self.scores.documents)
         means = {key: self.mean(key) for key in self.numbers}
         rows = []
-        for place in range(size):
+        for place, document in enumerate(self.scores.documents.tolist()):
             scores: dict[ScoreKey, Any] = {key: float(v[place]) for key, v in means.items() if not math.isnan(v[place])}
             scores |= {key: v[place] for key, v in self.others.items() if v[place] is not None}
             if self.is_one:
@@ -163,15 +148,8 @@ class SharedTask:
             else:
                 every = {key: v[:, place] for key, v in self.numbers.items() if not np.isnan(v[:, place]).any()}
                 repeats = {key: v.tolist() for key, v in every.items()}
-            rows.append(ScoreColumns({}, scores, repeats, None, {}, ()))
-        arrays, keys = score_arrays(rows)
-        for name in ALWAYS - {*arrays, "doc_id"}:
-            kind = arrow_type(name)
-            empty: object = (
-                [] if pa.types.is_list(kind) else "{}" if name == "doc" else '""' if name in ("target", "gold") else ""
-            )
-            arrays[name] = pa.array([empty] * size, kind)
-        arrays["doc_id"] = pa.array(self.scores.documents, pa.int64())
+            rows.append(StoredSample(document, "", scores=scores, repeats=repeats))
+        arrays, keys = sample_arrays(rows)
         for name, digests in self.digests().items():
             arrays[name] = pa.array(digests)
         of_scores = {name: array for name, array in arrays.items() if is_joined(name)}
@@ -196,7 +174,7 @@ def _shared(name: str, runs: Sequence[Run]) -> SharedTask:
     for run, scores in zip(runs[1:], every[1:], strict=True):
         if not np.array_equal(first.documents, scores.documents) or not np.array_equal(first.prompts, scores.prompts):
             what = f"task {name!r} has other documents or prompts than in {runs[0].path}"
-            raise RunError([Problem(Place(str(run.path)), what, "name runs of the same prompts")])
+            raise _refused(run, what, "name runs of the same prompts")
     numbers, others = {}, {}
     for key, column in first.values.items():
         if all(key in own.values and _is_mean(run, name, key, own) for run, own in zip(runs, every, strict=True)):

@@ -7,25 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from assay.comparison.conditions import Gate, Plain, parse_gate
-from assay.comparison.gates import ENDED
+from assay.comparison.gate_checks import check_baseline, declared_bounds, rows_to_come, unknown_tasks
+from assay.comparison.gate_text import Gate, Plain, parse_gate
+from assay.comparison.gates import ENDED, selected
 from assay.comparison.packs import open_run
-from assay.comparison.pairing import PROMPT_OPTIONS, task_scores
-from assay.comparison.planning import Aim, unknown_task
-from assay.config.run import identity_of
-from assay.errors import ConfigError, Place, did_you_mean, some
+from assay.comparison.pairing import task_scores
+from assay.errors import ConfigError, Place, some
 from assay.evaluation.estimates import shares
-from assay.evaluation.manifest import task_digest
 from assay.evaluation.prepare import PreparedRun
 from assay.groups.aggregators import MeanAggregator
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import JSONDict, number
-from assay.runs.folder import as_written
+from assay.results import TaskEntry
 from assay.runs.run import Run
 from assay.runs.samples.records import SampleRecord
 from assay.score_keys import ScoreKey
-from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import Aggregation, known_aggregation
 from assay.statistics.influence import Bounds, clip_to_bounds
 from assay.statistics.intervals import LEVEL, Decision
@@ -36,8 +33,6 @@ from assay.tasks.runnable import Runnable
 PLACE = Place("--stop_when")
 FIX = "write it as 'acc > -1pp vs runs/main', 'mmlu/acc > -1% rel vs runs/main' or 'acc > 0.7'"
 _WRITTEN = re.compile(r"(?P<gate>.*?)(?:\s+vs\s+(?P<run>\S.*?))?\s*")
-SELECTION = ("limit", "sample", "samples", "start_index")
-"""Options that choose documents."""
 
 
 class Member(NamedTuple):
@@ -212,79 +207,46 @@ def _refused(what: str, fix: str) -> ConfigError:
 def _members(gate: Gate, prepared: PreparedRun) -> dict[str, Member]:
     """The rows of tasks that the number is made of, by task."""
     tasks = {each.task.name: each for each in prepared.tasks}
-    groups = {each.name: each for each in bottom_up(prepared.groups)}
-    name = gate.name if gate.name is not None else _only(tasks, groups, prepared)
-    if name in groups:
-        members = _of_group(gate, groups[name], tasks, list(groups.values()))
-    elif name in tasks:
-        members = {name: Member(_key(gate, tasks[name]), 1.0)}
-    else:
-        raise _refused(f"the run has no task or group named {name!r}", did_you_mean(name, {*tasks, *groups}))
-    others = [each for each in tasks if each not in members]
+    groups = {group.name: group for group in bottom_up(prepared.groups)}
+    unknown = unknown_tasks(tasks, [gate.filter or "none"])
+    below = {name: group.child_names for name, group in groups.items()}
+    chosen = selected(gate, rows_to_come(prepared, unknown), below, shared="", place=PLACE)
+    names = list(dict.fromkeys(row.name for row in chosen))
+    if len(names) > 1:
+        what = f"the run has several tasks and no group above all: {some(names)}"
+        raise _refused(what, "name a task or group: 'mmlu/acc > 0.7'")
+    if len(chosen) > 1:
+        shown = sorted(str(row.key) for row in chosen)
+        raise _refused(
+            f"{names[0]!r} has {gate.metric!r} for several filters: {some(shown)}", f"write {shown[0]!r}, say"
+        )
+    [row] = chosen
+    members = {row.name: Member(row.key, 1.0)}
+    if row.kind == "group":
+        members = _of_group(row.key, groups[row.name], unknown, list(groups.values()))
+    for name in members:
+        if tasks[name].is_batch:
+            raise _refused(f"task {name!r} is scored when all of its documents are there", "leave out --stop_when")
+    others = [name for name in tasks if name not in members]
     if others:
         fix = "leave those out of --tasks, or name a metric that all have"
         raise _refused(f"it would stop {some(others)} as well, which {gate.written!r} is not about", fix)
     return members
 
 
-def _only(tasks: Mapping[str, Runnable], groups: Mapping[str, Group[Task]], prepared: PreparedRun) -> str:
-    """The task, or the group above all others, that the run is about."""
-    below = {child.name for group in groups.values() for child in group.children}
-    top = [name for name in (*groups, *tasks) if name not in below]
-    if len(top) != 1:
-        shown = some([each.name for each in prepared.groups] or list(tasks))
-        raise _refused(
-            f"the run has several tasks and no group above all: {shown}", "name a task or group: 'mmlu/acc > 0.7'"
-        )
-    return top[0]
-
-
-def _key(gate: Gate, task: Runnable) -> ScoreKey:
-    """The row that a rule names."""
-    name, rows = task.task.name, task.rows()
-    if task.is_batch:
-        raise _refused(f"task {name!r} is scored when all of its documents are there", "leave out --stop_when")
-    if rows is None:  # user code makes the scores: of the declared metrics
-        rows = frozenset(ScoreKey(metric, gate.filter or "none") for metric in task.higher_is_better())
-    matching = [key for key in rows if key.metric == gate.metric and gate.filter in (None, key.filter)]
-    if not matching:
-        wrong = gate.metric if gate.filter is None else str(ScoreKey(gate.metric, gate.filter))
-        known = {key.metric if gate.filter is None else str(key) for key in rows}
-        raise _refused(f"task {name!r} has no metric named {wrong!r}", did_you_mean(wrong, known))
-    if len(matching) > 1:
-        shown = sorted(str(key) for key in matching)
-        raise _refused(
-            f"task {name!r} has {gate.metric!r} for several filters: {some(shown)}", f"write {shown[0]!r}, say"
-        )
-    return matching[0]
-
-
 def _of_group(
-    gate: Gate, group: Group[Task], tasks: Mapping[str, Runnable], groups: Sequence[Group[Task]]
+    key: ScoreKey, group: Group[Task], unknown: Mapping[str, TaskEntry], groups: Sequence[Group[Task]]
 ) -> dict[str, Member]:
     """The weights of tasks in a group's mean, from a trial in which every task scores one half."""
-    trial = {
-        name: unknown_task(name, task.rows() or (), max(task.size, 1), task.source or name, Aim(mde=1.0))
-        for name, task in tasks.items()
-    }
-    numbers = group_numbers(groups, trial)[group.name]
-    rows = [key for key in numbers if key.metric == gate.metric and gate.filter in (None, key.filter)]
-    if not rows:
-        wrong = gate.metric if gate.filter is None else str(ScoreKey(gate.metric, gate.filter))
-        known = {key.metric if gate.filter is None else str(key) for key in numbers}
-        raise _refused(f"the group {group.name!r} has no metric named {wrong!r}", did_you_mean(wrong, known))
-    if len(rows) > 1:
-        shown = some(sorted(map(str, rows)))
-        raise _refused(f"the group {group.name!r} has {gate.metric!r} for several filters: {shown}", "name one of them")
-    parts = shares(trial, {rows[0]: numbers[rows[0]]}).get(rows[0], [])
-    below = [each for each in groups if each is group or each.name in _names_below(group)]
-    if not all(map(_has_means, below)) or not parts or len({each.task for each in parts}) < len(parts):
+    number = group_numbers(groups, unknown)[group.name][key]
+    parts = shares(unknown, {key: number}).get(key, [])
+    names_below = _names_below(group)
+    below = [other for other in groups if other is group or other.name in names_below]
+    if not all(map(_has_means, below)) or not parts or len({part.task for part in parts}) < len(parts):
         raise _refused(
-            f"{gate.metric!r} of the group {group.name!r} is not a mean of its tasks", "name one of its tasks"
+            f"{key.metric!r} of the group {group.name!r} is not a mean of its tasks", "name one of its tasks"
         )
-    for each in parts:
-        _key(replace(gate, filter=each.row.filter, metric=each.row.metric), tasks[each.task])
-    return {each.task: Member(each.row, each.slope) for each in parts}
+    return {part.task: Member(part.row, part.slope) for part in parts}
 
 
 def _has_means(group: Group[Task]) -> bool:
@@ -315,9 +277,7 @@ def _bounds(task: Runnable, key: ScoreKey) -> Bounds:
     if not isinstance(aggregation, Aggregation) or aggregation.name != "mean":
         how = aggregation.name if isinstance(aggregation, Aggregation) else "a function of the task"
         raise _refused(f"{str(key)!r} of task {name!r} is not a mean over documents but {how}", "name another metric")
-    known: Bounds | None = aggregation.bounds
-    if known is None and key.metric in METRICS:  # of a graph's unit metrics, say
-        known = METRICS[key.metric].bounds
+    known = declared_bounds(task, key)
     if known is None or not math.isfinite(known[1] - known[0]):
         fix = "declare them in metric_list, as `bounds: [0, 1]`, or name another metric"
         raise _refused(f"the scores of {str(key)!r} of task {name!r} have no bounds", fix)
@@ -331,34 +291,13 @@ def _opened(folder: str) -> Run:
     return run
 
 
-def refuse_other_task(task: Runnable, prepared: PreparedRun, run: Run, place: Place = PLACE) -> None:
-    """Refuse another run whose documents, prompts or settings of a task are not those of the run to be made."""
-    name, where = task.task.name, f"the run {run.path}"
-    spec, mine = run.answers_manifest.get("spec", {}), as_written(identity_of(prepared.config))
-    for option in SELECTION:
-        if spec.get(option) not in (None, 0) and spec.get(option) != mine.get(option):
-            what = f"{where} has only the documents of --{option} {spec[option]}"
-            raise ConfigError.at(place, what, "use the same, or a whole run")
-    changed = [option for option in PROMPT_OPTIONS if spec and spec.get(option) != mine.get(option)]
-    if changed:
-        what = f"{where} has other prompts: --{changed[0]} is not the same"
-        raise ConfigError.at(place, what, "use the same, or another run")
-    if run.source(name) not in ("", task.source) or spec.get("tasks", {}).get(name) not in (None, task_digest(task)):
-        what = f"task {name!r} has other documents or settings in {where}"
-        raise ConfigError.at(place, what, "evaluate that model again")
-
-
 def _with_baseline(name: str, member: Member, prepared: PreparedRun, run: Run) -> Member:
     """The member with its scores in the other run, whose documents and prompts are the same."""
     task = next(each for each in prepared.tasks if each.task.name == name)
+    check_baseline((name, member.key), prepared, run, PLACE)
     where = f"the run {run.path}"
-    if name not in run.scored_tasks:
-        raise _refused(f"{where} has no task {name!r}", did_you_mean(name, run.scored_tasks) or "name another run")
-    if member.key not in run.rows(name):
-        raise _refused(f"task {name!r} has no {str(member.key)!r} in {where}", "name another run, or metric")
     if run.source(name) != task.source:
         raise _refused(f"task {name!r} has other documents or settings in {where}", "evaluate that model again")
-    refuse_other_task(task, prepared, run)
     scores = task_scores(run, name)
     if scores is None:
         raise _refused(f"the samples of task {name!r} are not in {where}", "name another run")

@@ -1,20 +1,22 @@
-"""`assay gate`: what a run must show, alone and against a baseline, decided together."""
+"""`assay gate` and `assay watch`: what a run must show, alone and against baselines, decided together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from assay.comparison.absolute import RunNumbers, decide_count, measure_value
 from assay.comparison.compare import CompareOptions, check_shares, measured_gates
-from assay.comparison.conditions import FIX_VALUE, GATE, Gate, parse_gate
-from assay.comparison.gates import decide
+from assay.comparison.gate_text import FIX_VALUE, GATE, Gate, parse_gate
+from assay.comparison.gates import Measured, decide
 from assay.comparison.packs import open_run
+from assay.comparison.run_gates import RunNumbers, decide_count, measure_value
 from assay.errors import ConfigError, Problem, some
 from assay.runs.comparison import GateVerdict, decision_of
 from assay.runs.results import failure_lines
 from assay.runs.run import COMPLETE, Run
 from assay.runs.storage import shown_path
 from assay.statistics.intervals import LEVEL, Decision
+from assay.statistics.sequences import spent_at
 
 WHOLE = "the whole run"
 """The name of the verdict about a run that is not complete."""
@@ -79,30 +81,70 @@ def gate(
     if not parsed:
         raise ConfigError.at(GATE, "there is no gate", FIX_VALUE)
     needs_baseline(parsed, baseline)
-    opened = open_run(run)
-    numbers, notes = RunNumbers(opened, allow_incomplete), list[str]()
+    opened, baselines = open_run(run), [Path(baseline)] if baseline is not None else []
+    options = CompareOptions(other_prompts=allow_different_prompts, incomplete=allow_incomplete, level=level)
+    numbers = RunNumbers(opened, allow_incomplete)
     _refuse_ambiguous(parsed, numbers)
-    measured = {place: measure_value(each, numbers) for place, each in enumerate(parsed) if each.kind == "value"}
-    relative = {place: each for place, each in enumerate(parsed) if each.kind == "difference"}
-    if baseline is not None:
-        options = CompareOptions(gates=list(relative.values()), other_prompts=allow_different_prompts,
-                                 incomplete=allow_incomplete, level=level)  # fmt: skip
-        relative_rows, notes = measured_gates([Path(baseline), Path(run)], options)
-        measured |= dict(zip(relative, relative_rows, strict=True))
-    decided = decide([each for place in sorted(measured) for each in measured[place]], level)
+    rows, notes = measured_rows(numbers, Path(run), parsed, baselines, options)
+    decided = list(zip(rows, decide([row.measured for row in rows], level), strict=True))
     verdicts: list[GateVerdict] = []
-    for place, each in enumerate(parsed):
-        if each.kind == "count":
-            verdicts.append(decide_count(each, opened))
+    for condition in parsed:
+        if condition.kind == "count":
+            verdicts.append(decide_count(condition, opened))
         else:
-            own, decided = decided[: len(measured[place])], decided[len(measured[place]) :]
-            verdicts += own
-            notes += _direction(each, opened, own)
+            about_it = [verdict for row, verdict in decided if row.gate is condition]
+            verdicts += about_it
+            notes += _direction(condition, opened, about_it)
     if not allow_incomplete:
         verdicts += _about_the_run(opened, verdicts)
-    return GateReport(
-        Path(run), opened.status, verdicts, Path(baseline) if baseline is not None else None, notes, level
-    )
+    return GateReport(Path(run), opened.status, verdicts, baselines[0] if baselines else None, notes, level)
+
+
+class GateRow(NamedTuple):
+    """A row that a gate is about, and the baseline that its difference is to."""
+
+    gate: Gate
+    baseline: Path | None
+    measured: Measured
+
+
+def measured_rows(
+    numbers: RunNumbers, folder: Path, gates: Sequence[Gate], baselines: Sequence[Path], options: CompareOptions
+) -> tuple[list[GateRow], list[str]]:
+    """The rows of all gates about numbers: of the run alone, and against each baseline; and notes about the baselines."""
+    notes: list[str] = []
+    rows = [GateRow(gate, None, row) for gate in gates if gate.kind == "value" for row in measure_value(gate, numbers)]
+    relative = [gate for gate in gates if gate.kind == "difference"]
+    for baseline in baselines if relative else ():
+        by_gate, noted = measured_gates([baseline, folder], replace(options, gates=relative))
+        rows += [
+            GateRow(gate, baseline, row) for gate, measured in zip(relative, by_gate, strict=True) for row in measured
+        ]
+        notes += noted
+    return rows, notes
+
+
+@dataclass(frozen=True)
+class SeriesVerdict:
+    """The verdict of a gate about one run of a series; for a difference, the run that it is to."""
+
+    verdict: GateVerdict
+    baseline: Path | None
+
+
+def decide_next(
+    run: Path, gates: Sequence[str], before: Sequence[Path], number: int, level: float = LEVEL
+) -> list[SeriesVerdict]:
+    """Decide the gates of the `number`-th look at a series: differences to each of the runs `before`, values and counts.
+
+    However many looks there are, the chance of a wrong decision in any of them is 1 − level: the n-th spends α/(n(n + 1)) of it,
+    for all its gates and all runs before together (Holm).
+    """
+    alpha, parsed, opened = spent_at(number, 1 - level), parse_gates(gates), open_run(run)
+    rows, _ = measured_rows(RunNumbers(opened), run, parsed, before, CompareOptions(level=1 - alpha))
+    decided = decide([row.measured for row in rows], 1 - alpha)
+    counts = [SeriesVerdict(decide_count(gate, opened), None) for gate in parsed if gate.kind == "count"]
+    return [SeriesVerdict(verdict, row.baseline) for verdict, row in zip(decided, rows, strict=True)] + counts
 
 
 def _refuse_ambiguous(gates: Sequence[Gate], numbers: RunNumbers) -> None:
