@@ -23,10 +23,10 @@ def mean_by_weight(members: Sequence[MemberEstimate], weights: Sequence[float]) 
     whole = sum(weights)
     if not whole:
         return unknown(None, members, "no member has a document")
-    above = 0.0
-    for member, weight in zip(members, weights, strict=True):
-        above += float(member.estimate) * weight
     numbers = [float(member.estimate) for member in members]
+    above = 0.0
+    for own, weight in zip(numbers, weights, strict=True):
+        above += own * weight
     value = min(max(above / whole, min(numbers)), max(numbers)) if min(weights) >= 0 else above / whole
     number = smooth(value, members, [weight / whole for weight in weights])
     size = sum(member.size for member in members)
