@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay.evaluation.estimates import record
 from assay.records import FilterScores, Generate, Sample
 from assay.results import AuditCount, Results, Row, TaskEntry
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
@@ -17,7 +16,8 @@ from assay.runs.results_json import encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import FORMAT
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.intervals import with_interval
 
 TASK = "big_sums"
 PARAMS = {"until": ["\n"], "do_sample": False, "temperature": 0.0}
@@ -74,7 +74,8 @@ def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, i
 
     def rows(name: str, number: int) -> list[Row]:
         share = (right + 7 * number) % (scored + 1) / max(scored, 1)
-        estimate = record(Estimate(share, (share * (1 - share) / max(scored, 1)) ** 0.5, scored, is_rate=True))
+        error = (share * (1 - share) / max(scored, 1)) ** 0.5
+        estimate = with_interval(Estimate(share, error, scored, evidence=Evidence(is_rate=True)))
         filters = ("strict", "flexible")
         return [Row(name, "exact_match", each, estimate, failed, higher_is_better=True) for each in filters]
 

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.intervals import interval
 from bench import coverage
 from bench.measure import Said
@@ -38,7 +38,7 @@ DATA_SETS = {30: 1000, 100: 1000, 1000: 500}
 RATIO = (0.95, 1.05)
 COVERAGE = (0.94, 0.96)
 LEAST = 0.92
-UNDEFINED = Estimate(math.nan, None, 0)
+UNDEFINED = Estimate(None, None, 0)
 """A mean that a member of 0 leaves without a value."""
 
 
@@ -149,7 +149,7 @@ def single_coverage(n: int, p: float) -> float:
     inside = []
     for right in range(n + 1):
         share = right / n
-        seen = Estimate(share, math.sqrt(share * (1 - share) / (n - 1)), n, is_rate=True)
+        seen = Estimate(share, math.sqrt(share * (1 - share) / (n - 1)), n, evidence=Evidence(is_rate=True))
         ends = interval(seen)
         if ends is not None and ends[0] <= p <= ends[1]:
             ways = math.lgamma(n + 1) - math.lgamma(right + 1) - math.lgamma(n - right + 1)

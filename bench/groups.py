@@ -50,6 +50,7 @@ def many() -> Callable[[], object]:
     from assay.config.group import AggMetricConfig, GroupConfig
     from assay.groups.group import StandardGroup
     from assay.groups.manager import GroupManager
+    from assay.groups.task_results import EstimatedFloat
     from bench.worlds import Leaf
 
     random = np.random.default_rng(0)
@@ -67,7 +68,7 @@ def many() -> Callable[[], object]:
     results: dict[str, dict[str, float]] = {}
     for leaf in leaves:
         own: dict[str, float] = {
-            f"{metric},none": _estimate(leaf.name, random.integers(2, size=20)) for metric in metrics
+            f"{metric},none": EstimatedFloat(_estimate(leaf.name, random.integers(2, size=20))) for metric in metrics
         }
         results[leaf.name] = {**own, "samples": 20}
     return lambda: manager.compute_all_group_metrics(results)
@@ -92,10 +93,13 @@ def resampling(case: str) -> Callable[[], object]:
 
 
 def _estimate(source: str, scores: Any) -> Any:
-    from assay.statistics.influence import Estimate, Influence
+    from assay.statistics.evidence import Estimate, Evidence
+    from assay.statistics.influence import Influence
     from assay.statistics.members import mean_of_scores
 
-    return mean_of_scores(scores, Estimate(0.0, parts={Influence(source, range(len(scores)), None, 0.0): 1.0}))
+    return mean_of_scores(
+        scores, Estimate(0.0, evidence=Evidence({Influence(source, range(len(scores)), None, 0.0): 1.0}))
+    )
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ def ranking(labels: int = 300) -> Said:
         judge = np.where(flipped, bias > 0, people).astype(float)
         chosen = np.isin(np.arange(DOCUMENTS), random.choice(DOCUMENTS, labels, replace=False))
         number = corrected(judge, np.where(chosen, people, np.nan))
-        raw[name], right[name] = float(judge.mean()), number
+        raw[name], right[name] = float(judge.mean()), float(number)
     before, after = (" > ".join(f"{each} {values[each]:.2f}" for each in sorted(values, key=values.__getitem__, reverse=True))
                      for values in (raw, right))  # fmt: skip
     true = " > ".join(sorted(MODELS, key=lambda each: MODELS[each][0], reverse=True))

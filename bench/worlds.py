@@ -16,10 +16,11 @@ import numpy as np
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.groups.group import StandardGroup
 from assay.groups.manager import GroupManager
+from assay.groups.task_results import EstimatedFloat
 from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board, ScoreColumn
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 
 Array = Any
 MEMBERS = "abcde"
@@ -156,7 +157,7 @@ def _numbers(name: str, column: ScoreColumn, world: World) -> dict[str, float]:
     source = "ab" if world.clustering == "shared" and name in "ab" else name
     board = Board(columns={ScoreKey("acc", "none"): column})
     [result] = board.estimates(lambda _: AGGREGATIONS["mean"], bootstrap_iters=1, source=source).values()
-    return {"acc,none": result, "samples": result.n}
+    return {"acc,none": EstimatedFloat(result), "samples": result.n}
 
 
 class Leaf:
@@ -266,4 +267,4 @@ def _groups(clustering: str, k: int | None) -> "GroupManager[Leaf]":
 def group_estimates(world: World, results: Mapping[str, Mapping[str, float]]) -> dict[str, Estimate]:
     """Each aggregator's number with its error, as assay has it."""
     result = _groups(world.clustering, world.k).compute_all_group_metrics(results)["g"]
-    return {key.partition(",")[0]: value for key, value in result.items() if isinstance(value, Estimate)}
+    return {key.partition(",")[0]: value.estimate for key, value in result.items() if isinstance(value, EstimatedFloat)}

@@ -19,6 +19,7 @@ from assay import (
     StandardGroup,
     register_aggregator,
 )
+from assay.groups.task_results import EstimatedFloat
 from group_world import (
     Plain,
     by_filter,
@@ -77,9 +78,10 @@ def test_weights_may_be_made_to_add_up_to_one() -> None:
 
 def test_plain_numbers_have_no_standard_error_and_say_so() -> None:
     result = computed(THREE, {"metric": "acc"})["acc,none"]
-    assert isinstance(result, Estimate)
-    assert (result.stderr, result.n, result.tasks) == (None, 8, 3)
-    assert "no standard error is known of a, b, c" in result.reason
+    assert isinstance(result, EstimatedFloat)
+    number = result.estimate
+    assert (number.stderr, number.n, number.evidence.tasks) == (None, 8, 3)
+    assert "no standard error is known of a, b, c" in number.reason
 
 
 def test_a_group_of_nothing_computes_nothing() -> None:

@@ -22,7 +22,7 @@ from assay.groups.aggregators import HarmonicMeanAggregator, MedianAggregator, R
 from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board, ScoreColumn
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.statistics.intervals import interval
 from assay.statistics.spread import MemberEstimate
 from group_world import UNSURE, attempts, group_row

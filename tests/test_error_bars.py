@@ -11,7 +11,8 @@ from bench.worlds import TRUTHS, data_set, drawn, expected, group_estimates, tru
 from assay.config.group import GroupConfig
 from assay.groups.aggregators import DifferenceAggregator, MeanAggregator
 from assay.statistics.arrays import estimate
-from assay.statistics.influence import Estimate, Influence
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import Influence
 from assay.statistics.intervals import interval
 from assay.statistics.members import mean_of_scores
 from assay.statistics.spread import MemberEstimate
@@ -62,7 +63,7 @@ def test_the_worlds_compute_the_same_numbers_as_assay() -> None:
 
 
 def rates(source: str, scores: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> MemberEstimate:
-    like = Estimate(0.0, parts={Influence(source, range(len(scores)), None, 0.0): 1.0})
+    like = Estimate(0.0, evidence=Evidence({Influence(source, range(len(scores)), None, 0.0): 1.0}))
     return MemberEstimate(source, mean_of_scores(scores, like), len(scores))
 
 
@@ -118,9 +119,8 @@ def test_an_interval_has_a_width_where_all_scores_are_equal() -> None:
 
 def spread_alone(name: str, source: str, documents: range, stderr: float) -> MemberEstimate:
     """A number with its own error, and documents whose influence is not known: a median, a bleu score."""
-    return MemberEstimate(
-        name, Estimate(0.5, stderr, 10, parts={Influence(source, documents, None, stderr**2): 1.0}), 10
-    )
+    evidence = Evidence({Influence(source, documents, None, stderr**2): 1.0})
+    return MemberEstimate(name, Estimate(0.5, stderr, 10, evidence=evidence), 10)
 
 
 def test_numbers_over_shared_documents_without_moves_have_at_most_the_sum_of_their_errors() -> None:

@@ -18,7 +18,7 @@ from assay import ConfigError
 from assay.groups.pooled_means import pooled_stderr, weighted_mean
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import StderrMethod, bootstrap, estimate
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run
 
 LLS = [-0.5, -1.25, -3.0, -0.75, -2.0, -1.5, -0.25, -4.0]

@@ -30,7 +30,7 @@ from assay.models.load import check_generation, load_model
 from assay.models.local.embedded import BUNDLED, Embedded
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate, with_draws
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.statistics.intervals import interval
 from commands import Ended, Run
 from conftest import Write
@@ -108,7 +108,7 @@ def drawn(aggregation: str, values: Sequence[Any]) -> Estimate:
 def test_an_interval_of_a_perplexity_never_falls_below_1(logs: list[float]) -> None:
     estimated = drawn("perplexity", logs)
     ends = interval(estimated)
-    assert ends is None or 1 <= ends[0] <= estimated <= ends[1]
+    assert ends is None or 1 <= ends[0] <= float(estimated) <= ends[1]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=2, max_size=6))

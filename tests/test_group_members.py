@@ -9,6 +9,8 @@ import pytest
 from assay import ConfigError, Estimate
 from assay.catalog.conditions import ConditionError, holds
 from assay.cli.output import exit_code
+from assay.groups.task_results import EstimatedFloat
+from assay.statistics.evidence import Evidence
 from group_world import UNSURE, Plain, attempts, computed, group_file, group_row, rows_of, scored
 from small_runs import ANYTHING, noting, run
 
@@ -289,10 +291,10 @@ def test_more_attempts_than_there_are_are_refused_before_the_run(tmp_path: Path)
     group_file(tmp_path, f"group: g\ntask: [a]\naggregate_metric_list: [{entry}]\n")
     with pytest.raises(ConfigError, match=r"a: filter 'none' leaves 3 of 3 answers, and pass@4 needs 4"):
         run(tmp_path, UNSURE, "g")
-    few = {"a": {"exact_match,none": Estimate(0.5, 0.1, 2, repeats=[[1, 0, 0], [1, 1, 0]])}}
+    few = {"a": {"exact_match,none": Estimate(0.5, 0.1, 2, evidence=Evidence(repeats=[[1, 0, 0], [1, 1, 0]]))}}
     [row] = computed(few, {"metric": "pass@4", "aggregation": "pass@k", "kwargs": {"k": 4}}).values()
-    assert isinstance(row, Estimate)
-    assert re.search("^a: it has 3 answers.*k = 4", row.reason)
+    assert isinstance(row, EstimatedFloat)
+    assert re.search("^a: it has 3 answers.*k = 4", row.estimate.reason)
 
 
 EVERY = ["mean", "harmonic_mean", "geometric_mean", "median", "min", "max", "difference", "pass@k"]
@@ -310,11 +312,11 @@ def test_a_member_that_is_not_a_number_is_named_and_never_counted(kind: str) -> 
     results: Plain = {"a": {"acc,none": math.nan, "samples": 2}, "b": {"acc,none": 0.5, "samples": 2}}
     [strict] = computed(results, {**ACC, "aggregation": kind, "missing": "error"}).values()
     [lenient] = computed(results, {**ACC, "aggregation": kind, "missing": "skip"}).values()
-    assert isinstance(strict, Estimate)
-    assert isinstance(lenient, Estimate)
+    assert isinstance(strict, EstimatedFloat)
+    assert isinstance(lenient, EstimatedFloat)
     assert math.isnan(strict)
-    assert "a" in strict.reason
-    assert (float(lenient), list(lenient.missing)) == (0.5, ["a"])
+    assert "a" in strict.estimate.reason
+    assert (lenient, list(lenient.estimate.evidence.missing)) == (0.5, ["a"])
 
 
 @pytest.mark.parametrize("kind", EVERY[:3])

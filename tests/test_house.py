@@ -254,7 +254,6 @@ def test_the_ban_list_is_applied_to_names_prose_and_docstrings(tmp_path: Path) -
 
 
 SAME_NAME = {
-    "Estimate": "the float that statistics computes with, and the record of it in the results of a run",
     "Filter": "lm-eval's base class of filters, for helper code of its tasks, and ours",
     "Instance": "lm-eval's request of a class task, and the seeds' instance",
     "Results": "the seeds' results of a document's answers, and the tree of a run",
@@ -296,7 +295,7 @@ MAY_JOIN = {
     "score_keys.py": "the one module that joins and splits",
     "exchange/": "files of lm-eval and Inspect",
     "runs/lm_eval_logs.py": "lm-eval's samples files",
-    "groups/rows.py": "what users' aggregators are given",
+    "groups/task_results.py": "what users' aggregators are given",
     "groups/results.py": "what users' aggregators return",
     "groups/aggregators.py": "what users' aggregators return",
     "runs/samples/": "names of columns",

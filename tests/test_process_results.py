@@ -23,7 +23,7 @@ from assay.config.run import RunConfig
 from assay.records import Failed, Sample
 from assay.scoring.loop import AnsweredSample
 from assay.statistics.board import Board
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.tasks.prepare import PreparedTask, scoring
 from assay.tasks.settings import Settings, resolved
 

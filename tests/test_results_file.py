@@ -17,7 +17,7 @@ from run_world import RecordingModel
 
 INFINITE = float("inf")
 NUMBER = Estimate(
-    0.25, 0.125, (0.1, None), 4, "few", method="wilson", df=2.5, scale=(0.0, INFINITE), unused_bounds=(0.0, 1.0), note="odd",
+    0.25, 0.125, 4, "few", (0.1, None), method="wilson", df=2.5, scale=(0.0, INFINITE), unused_bounds=(0.0, 1.0), note="odd",
     clusters=3,
 )  # fmt: skip
 ROW = Row(
@@ -63,7 +63,7 @@ def test_every_field_is_written_and_read_back() -> None:
 
 
 def test_the_file_can_be_read_by_a_person() -> None:
-    task = TaskEntry("sums", "sums", [Row("sums", "acc", "none", Estimate(0.5, 0.1, (0.3, 0.7), 20))], 20, 20)
+    task = TaskEntry("sums", "sums", [Row("sums", "acc", "none", Estimate(0.5, 0.1, 20, interval=(0.3, 0.7)))], 20, 20)
     assert in_json(encode(Results({"sums": task}))) == {
         "format": 3,
         "status": "complete",

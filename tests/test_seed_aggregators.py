@@ -11,7 +11,6 @@ from assay import (
     Aggregator,
     ConfigError,
     CustomAggregator,
-    Estimate,
     Group,
     GroupConfig,
     GroupManager,
@@ -24,6 +23,7 @@ from assay import (
     TaskConfig,
     TaskManager,
 )
+from assay.groups.task_results import EstimatedFloat
 from group_world import group_file, rows_of, scored
 from small_runs import ANYTHING, run
 
@@ -303,16 +303,16 @@ def test_results_of_a_run_count_by_their_length_and_have_their_errors() -> None:
     }
     number = of_two({"metric": "acc"}).compute_metrics(results)["acc,none"]
     assert number == pytest.approx(0.65, abs=1e-12)
-    assert isinstance(number, Estimate)
-    assert number.stderr == pytest.approx((0.01**2 + 0.015**2) ** 0.5, abs=1e-12)
-    assert number.n == 400
+    assert isinstance(number, EstimatedFloat)
+    assert number.estimate.stderr == pytest.approx((0.01**2 + 0.015**2) ** 0.5, abs=1e-12)
+    assert number.estimate.n == 400
     group = of_two({"metric": "acc"})
     group._aggregator = SeedMean(group.config)
     assert group.compute_metrics(results) == {"acc,none": pytest.approx(0.65, abs=1e-12)}, "a user's own counts so, too"
     results["b"]["acc_stderr,none"] = "N/A"
     number = of_two({"metric": "acc"}).compute_metrics(results)["acc,none"]
-    assert isinstance(number, Estimate)
-    assert (number.stderr, number.reason) == (None, "no standard error is known of b")
+    assert isinstance(number, EstimatedFloat)
+    assert (number.estimate.stderr, number.estimate.reason) == (None, "no standard error is known of b")
 
 
 def test_a_runs_own_results_give_its_groups_numbers_again(tmp_path: Path) -> None:
@@ -327,8 +327,8 @@ def test_a_runs_own_results_give_its_groups_numbers_again(tmp_path: Path) -> Non
     number = manager.compute_all_group_metrics(results["results"])["g"]["acc,none"]
     row = rows_of(results, "g")["acc,none"]
     assert number == pytest.approx(4 / 6, abs=1e-12)
-    assert isinstance(number, Estimate)
-    assert (float(number), number.stderr) == (row["value"], pytest.approx(row["stderr"], abs=1e-12))
+    assert isinstance(number, EstimatedFloat)
+    assert (float(number), number.estimate.stderr) == (row["value"], pytest.approx(row["stderr"], abs=1e-12))
 
 
 def test_tasks_by_name_are_evaluated(tmp_path: Path) -> None:

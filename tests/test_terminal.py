@@ -217,7 +217,7 @@ def test_worse_is_red_and_better_green(tmp_path: Path) -> None:
 def test_a_perplexity_keeps_its_factor_and_the_ends_of_its_interval() -> None:
     from assay.results import Estimate, Results, Row, TaskEntry
 
-    number = Estimate(198.66, 379.8, (2.47, 9300.748), 9, method="student-log")
+    number = Estimate(198.66, 379.8, 9, interval=(2.47, 9300.748), method="student-log")
     task = TaskEntry("t", "t", [Row("t", "word_perplexity", "none", number)], documents=9)
     lines, left_out = write_terminal(results_table(Results({"t": task}), FITTED), 100)
     assert re.split(r" {2,}", lines[1].strip())[3:] == [

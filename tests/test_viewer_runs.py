@@ -16,15 +16,14 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
-from assay.evaluation.estimates import record
 from assay.report.index import FEW_RUNS, FORMAT, INDEX, MIN_RUNS, RunIndex
 from assay.results import Estimate as Number
 from assay.results import Results, Row, TaskEntry
 from assay.runs.folder import write_json
 from assay.runs.results_json import encode
 from assay.score_keys import ScoreKey
-from assay.statistics.influence import Estimate
-from assay.statistics.intervals import interval
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.intervals import interval, with_interval
 from assay.version import __version__
 from assay.viewer.matrix import best_runs, is_clearly_better
 from viewer_world import read_pages
@@ -38,12 +37,12 @@ def write_run(folder: Path, shares: dict[str, float], *, model: str = "m", day: 
     """A finished run with these shares of right answers."""
     tasks = {}
     for task, share in shares.items():
-        row = Estimate(share, math.sqrt(share * (1 - share) / n), n, is_rate=True)
+        row = Estimate(share, math.sqrt(share * (1 - share) / n), n, evidence=Evidence(is_rate=True))
         rows = {ScoreKey("acc", "none"): row, ScoreKey("loss", "none"): Estimate(1 - share, 0.01, n)}
         rows = {key: each for key, each in rows.items() if key.metric in metrics}
         better = {"acc": True, "loss": False}
         written = [
-            Row(task, key.metric, key.filter, record(number), higher_is_better=better[key.metric])
+            Row(task, key.metric, key.filter, with_interval(number), higher_is_better=better[key.metric])
             for key, number in rows.items()
         ]
         tasks[task] = TaskEntry(
@@ -285,7 +284,7 @@ def test_runs_are_filtered_by_model_task_date_and_tag(runs: Path) -> None:
 
 def rate(right: int, n: int, higher: bool = True) -> Row:
     share = right / n
-    low, high = interval(Estimate(share, math.sqrt(share * (1 - share) / n), n, is_rate=True))  # type: ignore[misc]
+    low, high = interval(Estimate(share, math.sqrt(share * (1 - share) / n), n, evidence=Evidence(is_rate=True)))  # type: ignore[misc]
     return Row("t", "acc", "none", Number(share, None, (low, high), n), higher_is_better=higher)
 
 

@@ -14,7 +14,6 @@ from urllib.request import Request, urlopen
 import httpx
 
 from assay import simple_evaluate
-from assay.evaluation.estimates import record
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
 from assay.redaction import redacted
@@ -23,7 +22,8 @@ from assay.runs.folder import write_json
 from assay.runs.results_json import encode
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.intervals import with_interval
 from assay.viewer.app import make_app
 
 SUMS, COLOURS = 60, 20
@@ -154,7 +154,7 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
                 name,
                 "exact_match",
                 "none",
-                record(Estimate(0.0, 0.0, 13, is_rate=True)),
+                with_interval(Estimate(0.0, 0.0, 13, evidence=Evidence(is_rate=True))),
                 failed=1,
                 is_incomplete=True,
                 higher_is_better=True,
@@ -164,7 +164,7 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
                 name,
                 name,
                 name,
-                record(Estimate(0.5, 0.1, 13)),
+                with_interval(Estimate(0.5, 0.1, 13)),
                 failed=1,
                 is_incomplete=True,
                 failure_bounds=(6.5 / 14, 7.5 / 14),

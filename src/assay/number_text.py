@@ -58,13 +58,13 @@ def format_trimmed(value: float) -> str:
     return rounded if 1e-4 <= abs(value) < 1e9 or value == 0 else f"{value:.4g}"
 
 
-def format_figures(value: float, figures: int = 4) -> str:
-    """A number with its first figures alone, as on an axis and in a sentence.
+def format_figures(value: float | None, figures: int = 4, *, is_signed: bool = False) -> str:
+    """A number with its first figures alone, as on an axis and in a sentence; a dash where there is none.
 
     >>> format_figures(0.25), format_figures(1 / 3), format_figures(0.000012345), format_figures(0.0123, 2)
     ('0.25', '0.3333', '1.234e-05', '0.012')
     """
-    return f"{value:.{figures}g}"
+    return NO_VALUE if value is None else f"{value:{'+' if is_signed else ''}.{figures}g}"
 
 
 def format_points(difference: float, digits: int = 2, *, unit: str = "pp", is_signed: bool = True) -> str:

@@ -145,7 +145,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "ProcessResultsScorer",
         "Scorer",
     ),
-    "assay.statistics.influence": ("Estimate",),
+    "assay.statistics.evidence": ("Estimate",),
     "assay.tasks": (
         "Task",
         "TaskManager",
@@ -256,7 +256,7 @@ if TYPE_CHECKING:
     from assay.scoring.scorer import Scorer as Scorer
     from assay.scoring.scorer_models import get_model as get_model
     from assay.scoring.scorer_models import load_reward_model as load_reward_model
-    from assay.statistics.influence import Estimate as Estimate
+    from assay.statistics.evidence import Estimate as Estimate
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
     from assay.tasks.instances import GenerateTask as GenerateTask

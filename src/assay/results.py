@@ -11,6 +11,7 @@ results`); lm-eval's layout, with names that join metric and filter ("acc,none")
     if row.estimate.value is None:
         print(row.estimate.reason)
 
+`Estimate`, the record of a number, is that of statistics (assay/statistics/evidence.py).
 A new column of the results table is one field of `Row` or `Estimate`, and one cell of the table.
 """
 
@@ -20,79 +21,17 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from assay.score_keys import ScoreKey
+from assay.statistics.evidence import WRITTEN
+from assay.statistics.evidence import Estimate as Estimate
+from assay.statistics.evidence import Interval as Interval
+from assay.statistics.evidence import keys as keys
+from assay.statistics.influence import Bounds
 
-Bounds = tuple[float, float]
-"""The least and the greatest value that a number can have; an end may be infinite."""
-Interval = tuple[float | None, float | None]
-"""The ends of an interval; None for an end that is open."""
-WRITTEN: Mapping[str, bool] = {"always": True}
-"""Marks a field that results.json has even where it says nothing: others are left out there."""
 ABOVE: Mapping[str, bool] = {"above": True}
 """Marks the field that has the name which results.json has above it."""
 WITHIN: Mapping[str, bool] = {"within": True}
 """Marks a record whose fields results.json has among those around it."""
-UNWRITTEN: Mapping[str, bool] = {"unwritten": True}
-"""Marks a field that results.json has not."""
-
-
-def keys(*written: str) -> Mapping[str, Mapping[str, str]]:
-    """Mark a field: JSON has these attributes of its value as keys of the record; `accuracy=value` where the key has another name.
-
-    number: Estimate = field(metadata=keys("value", "low", "high"))
-    """
-    pairs = (entry.partition("=") for entry in written)
-    return {"keys": {key: path or key for key, _, path in pairs}}
-
-
 EVERY_DOCUMENT_FAILED = "every document failed in this row"
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number computed from `n` documents, and how far it may be from that of all documents of their kind.
-
-    `value` is None where there is no number; `reason` says why it, or its standard error, is missing.
-    """
-
-    value: float | None
-    stderr: float | None = field(default=None, metadata=WRITTEN)
-    interval: Interval | None = field(default=None, metadata=WRITTEN)
-    n: int = field(default=0, metadata=WRITTEN)
-    reason: str = ""
-    method: str = ""
-    """The way the interval was made; empty where there is none."""
-    df: float | None = None
-    """Degrees of freedom of the interval, where it uses fewer than n - 1."""
-    scale: Bounds | None = None
-    """The least and the greatest value the number can have, where they are known."""
-    unused_bounds: Bounds | None = None
-    """Declared bounds that its scores are not within, so that the interval does not use them."""
-    note: str = ""
-    """What a reader should know about the number."""
-    clusters: int | None = None
-    """How many independent draws the documents are, where that is fewer than n."""
-    named_values: Mapping[str, float] | None = None
-    """Numbers by name, of an aggregation that returns several; `value` is None then."""
-    evidence: Any = field(default=None, compare=False, repr=False, metadata=UNWRITTEN)
-    """The number as statistics computes with it; None of one that was read from a file."""
-
-    def __float__(self) -> float:
-        return float("nan") if self.value is None else self.value
-
-    @property
-    def low(self) -> float | None:
-        """The lower end of the interval."""
-        return None if self.interval is None else self.interval[0]
-
-    @property
-    def high(self) -> float | None:
-        return None if self.interval is None else self.interval[1]
-
-    @property
-    def is_share(self) -> bool:
-        """Whether it and its interval are between 0 and 1: then a bar of that length shows it."""
-        numbers = [number for number in (self.value, self.low, self.high) if number is not None]
-        return bool(numbers) and all(0 <= number <= 1 for number in numbers)
 
 
 class Share(NamedTuple):

@@ -77,6 +77,16 @@ def shown_filter(name: str, *, is_group: bool) -> str:
     return "per task" if is_group and "+" in name else name
 
 
+def metric_title(metric: str, filter: str, *, is_group: bool = False) -> str:
+    """A metric as people read it, with its filter where that has a name.
+
+    >>> metric_title("acc", "none"), metric_title("acc", "a+b", is_group=True)
+    ('acc', 'acc (per task)')
+    """
+    shown = shown_filter(filter, is_group=is_group)
+    return metric if shown in ("", "none") else f"{metric} ({shown})"
+
+
 def stderr_name(key: ScoreKey) -> str:
     """The name under which a row's standard error is written beside it."""
     return f"{key.metric}{STDERR},{key.filter}"

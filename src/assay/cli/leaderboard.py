@@ -22,6 +22,7 @@ from assay.report.report_table import (
     TableLine,
 )
 from assay.report.table_writers import Value, csv_text
+from assay.score_keys import metric_title
 from assay.statistics.paired import PairedDifference
 from assay.statistics.ratings import Rating
 
@@ -175,8 +176,8 @@ def _ranking_table(board: Leaderboard, ranking: Ranking) -> ReportTable:
         for standing in ranking.standings
     ]
     direction = "higher is better" if ranking.higher_is_better else "lower is better"
-    filtered = "" if ranking.filter == "none" else f" ({ranking.filter})"
-    return ReportTable(columns, lines, f"{ranking.name}: {ranking.metric}{filtered}, {direction}")
+    metric = metric_title(ranking.metric, ranking.filter)
+    return ReportTable(columns, lines, f"{ranking.name}: {metric}, {direction}")
 
 
 def _difference_cells(difference: PairedDifference | None) -> list[Cell]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from assay.config.option import YAMLValue
 from assay.records import JSON, Function
-from assay.report.cell_text import cell_text
 from assay.report.report_table import ReportTable
 from assay.report.terminal import cell_width, pieces, write_terminal
 
@@ -144,12 +143,8 @@ def echo_columns(table: ReportTable) -> None:
     """Print lines under a header: fitted on a terminal, else in aligned columns."""
     if screen().is_fitted:
         echo_table(table)
-        return
-    rows = [[column.title for column in table.columns]]
-    rows += [[printable(cell_text(cell)).replace("\n", "⏎") for cell in line.cells] for line in table.lines]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+    else:
+        write_lines(write_terminal(table, None)[0])
 
 
 def draw_table(table: ReportTable, *, colored: bool = False) -> str:

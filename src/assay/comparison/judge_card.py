@@ -18,7 +18,7 @@ from assay.runs.samples.records import StoredSample, shown_texts
 from assay.statistics.aggregations import krippendorff_alpha
 from assay.statistics.agreement import kappa, spearman
 from assay.statistics.arrays import estimate
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.statistics.jackknife import Pairs, jackknifed
 
 WINNER = re.compile(r'"winner"\s*:\s*"(A|B|tie)"')

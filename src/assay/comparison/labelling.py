@@ -16,7 +16,6 @@ import orjson
 from assay.comparison.pairing import PairedColumn, TaskScores, task_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import JSONDict, JSONObject, mapping
-from assay.results import Estimate as EstimateRecord
 from assay.results import Row, Share
 from assay.runs.files import write_sink
 from assay.runs.folder import RunError
@@ -37,8 +36,8 @@ from assay.safe_text import spreadsheet_cell
 from assay.score_keys import ScoreKey, spellings
 from assay.scoring.judges import PREFERENCE, RUBRIC
 from assay.statistics.arrays import estimate
-from assay.statistics.influence import Estimate
-from assay.statistics.intervals import student
+from assay.statistics.evidence import Estimate
+from assay.statistics.intervals import method, student, with_interval
 from assay.statistics.labels import Corrected
 from assay.statistics.members import weighted_sum
 from assay.statistics.spread import MemberEstimate
@@ -393,15 +392,14 @@ def corrections(run: Run, task: str, labels: TaskLabels) -> dict[ScoreKey, Corre
 
 def _corrected_row(judge: Row, number: Estimate, method: str, labels: int) -> Row:
     """The row of a corrected number, beside that of the judge."""
-    low, high = number.low, number.high
-    estimate = EstimateRecord(
-        None if math.isnan(number) else float(number),
+    estimate = Estimate(
+        number.value,
         number.stderr,
-        None if low is None else (low, high),
         number.n,
         number.reason,
+        number.interval,
         method=method,
-        scale=number.bounds,
+        scale=number.scale,
     )
     return replace(
         judge, metric=corrected_key(judge.key).metric, estimate=estimate, labels=labels, noise=None, reliability=(),
@@ -440,13 +438,13 @@ def _group_row(
         own = numbers.get((task, key))
         number = own if own is not None else _plain(run, task, key)
         members.append(MemberEstimate(task, number, number.n))
-    total = weighted_sum(members, list(parts.values()))
+    total = with_interval(weighted_sum(members, list(parts.values())))
     shares = [
         Share(task, corrected_key(key) if (task, key) in numbers else key, slope)
         for (task, key), slope in parts.items()
     ]
     labels = sum(numbers[part].labels for part in parts if part in numbers)
-    corrected = _corrected_row(judge, total, f"ppi++, {total.method}".rstrip(", "), labels)
+    corrected = _corrected_row(judge, total, f"ppi++, {method(total)}".rstrip(", "), labels)
     return replace(corrected, shares=shares)
 
 
@@ -455,6 +453,6 @@ def _plain(run: Run, task: str, key: ScoreKey) -> Any:
     scores = _scores(run, task)
     column = scores.values[key]
     number = estimate(np.asarray(column.present_values, float))
-    for part in number.parts:
+    for part in number.evidence.parts:
         part.source, part.documents = run.source(task) or task, scores.documents[column.present].tolist()
     return number

@@ -16,12 +16,12 @@ from assay.comparison.rows import PairedRow, compared_members, paired_rows
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
-from assay.results import Estimate as EstimateRecord
 from assay.results import Row, TaskEntry
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey, spellings
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, known_aggregation
-from assay.statistics.influence import Estimate, Influence
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import Influence
 from assay.statistics.paired import documents_needed, effect_found, smoothed
 
 RATE = "a rate"
@@ -103,8 +103,8 @@ def unknown_task(name: str, keys: Iterable[ScoreKey], size: int, source: str, ai
     rows = []
     for key in keys:
         parts = {Influence(source, range(size), None, variance): 1.0}
-        number = Estimate(0.5, math.sqrt(variance), size, parts=parts)
-        rows.append(Row(name, key.metric, key.filter, EstimateRecord(0.5, number.stderr, n=size, evidence=number)))
+        number = Estimate(0.5, math.sqrt(variance), size, evidence=Evidence(parts))
+        rows.append(Row(name, key.metric, key.filter, number))
     return TaskEntry(name, name, rows, documents=size, scored=size)
 
 

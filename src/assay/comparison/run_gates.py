@@ -17,7 +17,8 @@ from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
 from assay.statistics.board import Board
-from assay.statistics.influence import PERCENT, SHARE, Bounds, Estimate, Spread
+from assay.statistics.evidence import Estimate, Evidence, with_evidence
+from assay.statistics.influence import PERCENT, SHARE, Bounds, Spread
 from assay.statistics.intervals import Decision, interval
 from assay.statistics.spread import MemberEstimate, smooth
 
@@ -53,12 +54,13 @@ class RunNumbers:
         row = self.run.rows(name)[key]
         rebuilt = self._of_group(row) if row.slopes else self._of_task(name, key)
         value = math.nan if row.estimate.value is None else row.estimate.value
-        if rebuilt is not None and math.isclose(rebuilt, value, rel_tol=CLOSE, abs_tol=1e-9):
+        if rebuilt is not None and math.isclose(float(rebuilt), value, rel_tol=CLOSE, abs_tol=1e-9):
             return rebuilt
         stored = row.estimate
         draws = stored.clusters or stored.n
         spread = Spread((stored.stderr or 0.0) ** 2, float(stored.df or max(draws - 1, 1)), value)
-        return Estimate(value, stored.stderr, stored.n, stored.reason, bounds=stored.scale, draws=draws, spread=spread)
+        evidence = Evidence(draws=draws, spread=spread)
+        return Estimate(value, stored.stderr, stored.n, stored.reason, scale=stored.scale, evidence=evidence)
 
     def _of_task(self, name: str, key: ScoreKey) -> Estimate | None:
         task = self.tasks.get(name)
@@ -88,10 +90,10 @@ class RunNumbers:
                 return None
             members.append(MemberEstimate(task, rebuilt, rebuilt.n))
         value = math.nan if row.estimate.value is None else row.estimate.value
-        rebuilt = smooth(value, members, list(shares.values())).but(bounds=row.estimate.scale)
-        are_rates = all(member.estimate.is_rate for member in members)
-        pooled = rebuilt.but(
-            is_rate=True
+        rebuilt = replace(smooth(value, members, list(shares.values())), scale=row.estimate.scale)
+        are_rates = all(member.estimate.evidence.is_rate for member in members)
+        pooled = with_evidence(
+            rebuilt, is_rate=True
         )  # by size, a share of all documents together; its stored interval shows which
         ends = interval(pooled) if are_rates and row.estimate.low is not None else None
         is_pooled = (
@@ -126,7 +128,7 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
         return replace(measured, reason=_why_no_bound(stored, estimate))
     missed = 0 if numbers.allow_incomplete else sum(part.member.missed for part in row.parts)
     lower, upper = moved(row.parts, 0.0) if missed else (0.0, 0.0)
-    least, most = stored.estimate.scale or (SHARE if estimate.is_rate else (-math.inf, math.inf))
+    least, most = stored.estimate.scale or (SHARE if estimate.evidence.is_rate else (-math.inf, math.inf))
 
     def ends(alpha: float) -> Ends:
         low, high = interval(estimate, 1 - 2 * alpha) or (math.nan, math.nan)

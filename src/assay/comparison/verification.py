@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from assay.evaluation.verify import KINDS, AnsweredTwice, Scores, Verified, kind_of
 from assay.models.reasoning import split_thinking
+from assay.number_text import format_figures
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
 from assay.statistics.aggregations import known_aggregation
 from assay.statistics.board import Board
@@ -333,7 +334,7 @@ def judge(answers: AnswerComparison, rows: Sequence[VerificationRow], tolerance:
 
 
 def _drifts(row: VerificationRow) -> str:
-    return f"{row.task} {row.metric} drifts by {row.drift.change.value:+.4g}"
+    return f"{row.task} {row.metric} drifts by {format_figures(row.drift.change.value, is_signed=True)}"
 
 
 def _alone(answers: AnswerComparison) -> Iterator[str]:

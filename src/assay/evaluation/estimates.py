@@ -8,12 +8,10 @@ from assay.dialect import dialect_of
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, counted_metric, counted_tasks, estimates_of, group_numbers
-from assay.groups.rows import FailedRow
 from assay.records import MetricValue
 from assay.redaction import redacted
 from assay.results import (
     EVERY_DOCUMENT_FAILED,
-    Bounds,
     GroupEntry,
     ReliabilityPoint,
     Results,
@@ -21,14 +19,14 @@ from assay.results import (
     Share,
     TaskEntry,
 )
-from assay.results import Estimate as EstimateRecord
 from assay.runs.results import plain
 from assay.score_keys import BYPASS, ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction
 from assay.statistics.board import Board, RowFailures
 from assay.statistics.calibration import CurvePoint
 from assay.statistics.estimates import StderrMethod
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import Bounds
 from assay.statistics.intervals import interval
 from assay.statistics.noise import Noise, noise_of
 from assay.tasks import Task
@@ -118,7 +116,7 @@ def with_rows(
     aggregation: AggregationOf, max_failed: float,
 ) -> TaskEntry:  # fmt: skip
     """A task's entry with a row for each number, then those in which every document failed."""
-    lost = Estimate(math.nan, None, 0, EVERY_DOCUMENT_FAILED)
+    lost = Estimate(None, None, 0, EVERY_DOCUMENT_FAILED)
     rows = []
     for key in dict.fromkeys((*numbers, *failures)):
         if key.metric == BYPASS:
@@ -128,10 +126,10 @@ def with_rows(
             entry.name,
             key.metric,
             key.filter,
-            record(number),
+            as_reported(number),
             failed=entry.failed,
             is_incomplete=entry.is_incomplete,
-            lacks_number=key in numbers and math.isnan(number) and number.named_values is None,
+            lacks_number=key in numbers and number.value is None and number.named_values is None,
             higher_is_better=entry.directions.get(key.metric),
             failure_bounds=failure_bounds(number, entry) if entry.failed else None,
         )
@@ -147,31 +145,18 @@ def with_rows(
     return replace(entry, rows=rows, never_came=never_came, unscored=unscored)
 
 
-def record(number: Estimate) -> EstimateRecord:
-    """All that is known about a number: no value, and the reason, where there is none."""
-    ends = interval(number)
-    freedom = number.df if ends is not None else None
-    return EstimateRecord(
-        None if math.isnan(number) else float(number),
-        number.stderr,
-        ends,
-        number.n,
-        number.reason,
-        method=number.method if ends is not None else "",
-        df=round(freedom, 3) if freedom is not None and freedom < number.n - 1 else None,
-        scale=number.bounds,
-        unused_bounds=number.unused_bounds,
-        note=number.note,
-        clusters=number.draws if 0 < number.draws < number.n else None,
-        named_values=None if number.named_values is None else dict(number.named_values),
-        evidence=number,
-    )
+def as_reported(number: Estimate) -> Estimate:
+    """The number as results have it: with degrees of freedom where the interval uses fewer than n - 1."""
+    freedom = number.df
+    if freedom is None:
+        return number
+    return replace(number, df=round(freedom, 3) if freedom < number.n - 1 else None)
 
 
 def failure_bounds(number: Estimate, entry: TaskEntry) -> Bounds | None:
     """For shares: what the number would be if all that failed were wrong, and if all were right."""
     value = number.value
-    if not 0 <= value <= 1 or not number.n:
+    if value is None or not 0 <= value <= 1 or not number.n:
         return None
     lost = min(entry.failed, max(entry.documents - number.n, 0))  # a document may have failed in other rows alone
     whole = number.n + lost
@@ -199,15 +184,15 @@ def reliability(
     """The points of the reliability curve that a number sums up, each with the interval of its accuracy."""
     aggregation = aggregation_of(key)
     known = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else aggregation
-    if not isinstance(known, Aggregation) or known.curve is None or math.isnan(number):
+    if not isinstance(known, Aggregation) or known.curve is None or number.value is None:
         return ()
     return [_with_interval(point) for point in known.curve(board.columns[key].values)]
 
 
 def _with_interval(point: CurvePoint) -> ReliabilityPoint:
     error = math.sqrt(point.accuracy * (1 - point.accuracy) / point.n)
-    ends = interval(Estimate(point.accuracy, error, point.n, is_rate=True))
-    return ReliabilityPoint(point.confidence, EstimateRecord(point.accuracy, interval=ends, n=point.n))
+    ends = interval(Estimate(point.accuracy, error, point.n, evidence=Evidence(is_rate=True)))
+    return ReliabilityPoint(point.confidence, Estimate(point.accuracy, n=point.n, interval=ends))
 
 
 # ---- groups
@@ -280,14 +265,14 @@ def _group_rows(entry: GroupEntry, numbers: Numbers, shares_by_row: Mapping[Scor
             entry.name,
             key.metric,
             key.filter,
-            record(number),
+            as_reported(number),
             failed=entry.failed,
             is_incomplete=entry.is_incomplete,
-            lacks_number=isinstance(number, FailedRow),
+            lacks_number=number.evidence.code_failed,
             higher_is_better=entry.directions.get(key.metric),
-            tasks=number.tasks,
-            missing=list(number.missing),
-            chosen=list(number.chosen),
+            tasks=number.evidence.tasks,
+            missing=list(number.evidence.missing),
+            chosen=list(number.evidence.chosen),
             shares=shares_by_row.get(key),
         )
         for key, number in numbers.items()
@@ -319,10 +304,10 @@ def shares(tasks: Mapping[str, TaskEntry], numbers: Numbers) -> dict[ScoreKey, l
         draws: (name, key)
         for name, task in tasks.items()
         for key, number in estimates_of(task).items()
-        for draws in number.parts
+        for draws in number.evidence.parts
     }
     return {
-        key: [Share(*known[draws], slope) for draws, slope in row.parts.items()]
+        key: [Share(*known[draws], slope) for draws, slope in row.evidence.parts.items()]
         for key, row in numbers.items()
-        if row.parts and all(draws in known for draws in row.parts)
+        if row.evidence.parts and all(draws in known for draws in row.evidence.parts)
     }

@@ -19,8 +19,7 @@ from assay.runs.live import LiveFolder
 from assay.runs.samples.writer import NEWEST, SampleWriter
 from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation, known_aggregation
-from assay.statistics.influence import Estimate
-from assay.statistics.intervals import interval, method
+from assay.statistics.evidence import Estimate
 from assay.tasks.run import TaskRun
 
 SECONDS, SHARE = 1.0, 0.01
@@ -151,16 +150,15 @@ def _is_quick(aggregation: object) -> bool:
 
 def as_json(key: ScoreKey, number: Estimate, run: TaskRun) -> JSONDict:
     """A number as the record has it."""
-    ends = interval(number)
     return {
         "metric": key.metric,
         "filter": key.filter,
-        "value": float(number) if math.isfinite(number) else None,
+        "value": number.value if math.isfinite(float(number)) else None,
         "stderr": number.stderr,
-        "interval": ends,
+        "interval": number.interval,
         "n": number.n,
         "higher_is_better": run.runnable.higher_is_better().get(key.metric),
-        "method": method(number) if ends is not None else "",
+        "method": number.method,
         "reason": number.reason,
     }
 

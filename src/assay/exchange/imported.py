@@ -27,7 +27,6 @@ from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, estimates_of, group_numbers
 from assay.records import AnyJSON, Function, JSONDict, JSONObject
 from assay.redaction import redacted
-from assay.results import Estimate as EstimateRecord
 from assay.results import GroupEntry, Results, TaskEntry
 from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.results import plain
@@ -38,7 +37,9 @@ from assay.score_keys import ScoreKey, split_rows, stderr_name
 from assay.scoring.metrics.registry import METRICS
 from assay.statistics.aggregations import BOUNDS, AggregationOrFunction, within
 from assay.statistics.board import Board
-from assay.statistics.influence import Estimate, Influence
+from assay.statistics.evidence import Estimate, Evidence, with_evidence
+from assay.statistics.influence import Influence
+from assay.statistics.intervals import with_interval
 from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.task import Task
 
@@ -51,7 +52,7 @@ class ImportedTask:
 
     name: str
     samples: Callable[[], Iterator[SampleRecord]]
-    reported: Mapping[ScoreKey, EstimateRecord] = field(default_factory=dict)
+    reported: Mapping[ScoreKey, Estimate] = field(default_factory=dict)
     alias: str = ""
     repeats: int = 1
     original: int | None = None
@@ -74,7 +75,7 @@ class ImportedGroup:
 
     name: str
     members: Sequence[str]
-    reported: Mapping[ScoreKey, EstimateRecord]
+    reported: Mapping[ScoreKey, Estimate]
     alias: str = ""
     version: str = "N/A"
     size: int = 0
@@ -92,7 +93,7 @@ class ImportedRun:
     files: Sequence[Path] = ()
 
 
-def reported_values(row: JSONObject) -> dict[ScoreKey, EstimateRecord]:
+def reported_values(row: JSONObject) -> dict[ScoreKey, Estimate]:
     """Read the numbers of a row of lm-eval's results: `{"acc,none": 0.5, "acc_stderr,none": 0.1}`.
 
     >>> [(str(key), number.value, number.stderr) for key, number in reported_values({"acc,none": 0.5, "alias": "a"}).items()]
@@ -105,7 +106,7 @@ def reported_values(row: JSONObject) -> dict[ScoreKey, EstimateRecord]:
         if is_number(value):
             error = row.get(stderr_name(key))
             stderr, n = float(error) if is_number(error) else None, counts.get(str(key))
-            reported[key] = EstimateRecord(float(value), stderr, n=n if isinstance(n, int) else 0)
+            reported[key] = Estimate(float(value), stderr, n=n if isinstance(n, int) else 0)
     return reported
 
 
@@ -293,15 +294,15 @@ def _with_reported(
     for row in dict.fromkeys((*counts, *task.reported)):
         computed, reported = rows.get(row), task.reported.get(row)
         if reported is None or (
-            computed is not None and math.isclose(computed, float(reported), rel_tol=1e-9, abs_tol=1e-12)
+            computed is not None and math.isclose(float(computed), float(reported), rel_tol=1e-9, abs_tol=1e-12)
         ):
             estimates |= {row: computed} if computed is not None else {}
         else:
             computed = _reported_estimate(reported, counts.get(row, 0), task.source or task.name)
             is_power = row.metric.endswith("perplexity")
-            estimates[row] = computed.but(
-                is_power=is_power, bounds=BOUNDS.get("perplexity" if is_power else row.metric)
-            )
+            evidence = replace(computed.evidence, is_power=is_power)
+            bounds = BOUNDS.get("perplexity" if is_power else row.metric)
+            estimates[row] = with_interval(replace(computed, scale=bounds, evidence=evidence))
     return estimates
 
 
@@ -310,10 +311,10 @@ def _aggregation(row: ScoreKey) -> AggregationOrFunction | None:
     return within(None, METRICS[row.metric].bounds) if row.metric in METRICS else None
 
 
-def _reported_estimate(reported: EstimateRecord, n: int, source: str) -> Estimate:
+def _reported_estimate(reported: Estimate, n: int, source: str) -> Estimate:
     reason = "" if reported.stderr is not None else "not reported by the source"
     parts = {Influence(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else {}
-    return Estimate(float(reported), reported.stderr, n, reason, parts=parts)
+    return Estimate(reported.value, reported.stderr, n, reason, evidence=Evidence(parts))
 
 
 def _reported_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskEntry]) -> dict[str, GroupEntry]:
@@ -342,8 +343,9 @@ def _reported_rows(
     for row, reported in group.reported.items():
         own = _members_rows(row, [estimates_of(tasks[name]) for name in below if name in tasks])
         n = reported.n or _counted(float(reported), own)
-        is_rate = bool(own) and n == sum(each.n for each in own) and all(each.is_rate for each in own)
-        rows[row] = _reported_estimate(reported, n, group.name).but(tasks=max(len(own), 1), is_rate=is_rate)
+        is_rate = bool(own) and n == sum(each.n for each in own) and all(each.evidence.is_rate for each in own)
+        number = _reported_estimate(reported, n, group.name)
+        rows[row] = with_interval(with_evidence(number, tasks=max(len(own), 1), is_rate=is_rate))
     return rows
 
 
@@ -362,7 +364,7 @@ def _counted(value: float, own: Sequence[Estimate]) -> int:
     n = sum(each.n for each in own)
     if not n:
         return 0
-    means = (sum(each.value * each.n for each in own) / n, sum(each.value for each in own) / len(own))
+    means = (sum(float(each) * each.n for each in own) / n, sum(map(float, own)) / len(own))
     return n if any(math.isclose(value, mean, rel_tol=1e-6, abs_tol=1e-9) for mean in means) else 0
 
 

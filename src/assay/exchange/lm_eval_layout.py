@@ -6,8 +6,9 @@ from typing import Any
 
 from assay.config.record_json import json_values
 from assay.records import JSONDict
-from assay.results import AuditCount, Bounds, Entry, GroupEntry, ReliabilityPoint, Results, Row, TaskEntry
+from assay.results import AuditCount, Entry, GroupEntry, ReliabilityPoint, Results, Row, TaskEntry
 from assay.score_keys import BYPASS, ScoreKey, stderr_name
+from assay.statistics.influence import Bounds
 
 BYPASSED = 999.0
 """The value that lm-eval reports of a task that scores nothing."""

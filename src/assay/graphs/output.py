@@ -27,7 +27,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code, written
 
@@ -309,7 +309,7 @@ class GraphFiles:
             data = previous if each.takes_previous else self.records
             report = call_user_code(name, self._report, each, name, data, estimated, rows)
             if isinstance(report, Failed):
-                rows[ScoreKey(name, "none")] = Estimate(math.nan, None, len(self.records), report.reason)
+                rows[ScoreKey(name, "none")] = Estimate(None, None, len(self.records), report.reason)
             else:
                 previous = report
         return rows
@@ -403,7 +403,7 @@ def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, tuple[Estimat
     labels = row_labels(numbers)
     for name, values in results.items():
         if "error" in values:
-            yield ScoreKey(name, "none"), (Estimate(math.nan, None, n, str(values["error"])), name, "error")
+            yield ScoreKey(name, "none"), (Estimate(None, None, n, str(values["error"])), name, "error")
         for key in numbers[name]:
             yield ScoreKey(labels[name, key], "none"), (Estimate(float(values[key]), None, n, REASON), name, key)
 

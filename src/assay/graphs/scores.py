@@ -20,7 +20,7 @@ from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 from assay.user_code import call_user_code

@@ -33,7 +33,7 @@ from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.scoring.results import ModelRoles
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
 from assay.tasks.prepare import check_clusters

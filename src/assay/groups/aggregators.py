@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -12,11 +11,20 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.pooled_means import pooled_means
-from assay.groups.rows import NONE, GroupRow, MemberRows, MemberSelection, Results, failed_row, rows, written_rows
+from assay.groups.rows import NONE, GroupRow, MemberSelection, rows
+from assay.groups.task_results import (
+    EstimatedFloat,
+    MemberRows,
+    TaskResults,
+    as_estimate,
+    as_float,
+    as_floats,
+    failed_estimate,
+)
 from assay.records import Failed, UserFunction, UserValue
 from assay.registry import Registry, accepted, parameter_problems, subclass_of
 from assay.score_keys import ScoreKey
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate, with_evidence
 from assay.statistics.members import (
     difference,
     extreme,
@@ -43,10 +51,10 @@ class Aggregator(ABC):
         self.agg_metric_configs: Sequence[AggMetricConfig] = tuple(config.aggregate_metric_list or ())
 
     @abstractmethod
-    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         """The rows of the group by `metric,filter`; those that have no number are absent."""
 
-    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+    def estimates(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         """As `aggregate`, with the rows that have no number, each with the reason."""
         return self.aggregate(group, task_results)
 
@@ -62,7 +70,7 @@ class Aggregator(ABC):
 class NoOpAggregator(Aggregator):
     """For a group without numbers."""
 
-    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:  # noqa: ARG002
+    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:  # noqa: ARG002
         return {}
 
 
@@ -73,25 +81,19 @@ class CustomAggregator(Aggregator):
         super().__init__(config)
         self.agg_fn, self.kwargs = agg_fn, kwargs
 
-    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         value_or_rows = self.agg_fn(group, task_results, **self.kwargs)
         if isinstance(value_or_rows, Mapping):
-            return {
-                str(key): float(value) if not isinstance(value, Estimate) else value
-                for key, value in value_or_rows.items()
-            }
+            rows = {str(key): as_float(value) for key, value in value_or_rows.items()}
+            return {key: value if isinstance(value, EstimatedFloat) else float(value) for key, value in rows.items()}
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
-        return written_rows({ScoreKey(entry.row_metric, NONE): returned(value_or_rows, 0)})
+        return as_floats({ScoreKey(entry.row_metric, NONE): returned(value_or_rows, 0)})
 
 
 def returned(value: Any, n: int) -> Estimate:
-    """The number that a user's function returned."""
-    if isinstance(value, Estimate):
-        return value
-    number = float(value)
-    if math.isnan(number):
-        return failed_row("a user function returned NaN")
-    return Estimate(number, None, n, "returned by a user function")
+    """The number that a user's function returned; what float() refuses is an error of the function."""
+    own = as_float(value)
+    return as_estimate(own if isinstance(own, EstimatedFloat) else float(own), n)
 
 
 class AggregatorList(Aggregator):
@@ -101,10 +103,10 @@ class AggregatorList(Aggregator):
         super().__init__(config)
         self.aggregators = aggregators
 
-    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         return numbers_of(self.estimates(group, task_results))
 
-    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+    def estimates(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         if is_overridden(self, "aggregate", AggregatorList):
             return self.aggregate(group, task_results)
         numbers: dict[str, float] = {}
@@ -141,9 +143,9 @@ def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> di
     """Rows with these names; if computing them fails, each without a number and with the reason."""
     rows: Any = call_user_code("", compute)
     if isinstance(rows, Mapping):
-        return dict(rows)
+        return {row: as_float(value) for row, value in rows.items()}
     reason = rows.reason if isinstance(rows, Failed) else "user code must return a mapping of rows to numbers"
-    return written_rows({ScoreKey(name, NONE): failed_row(reason) for name in names})
+    return as_floats({ScoreKey(name, NONE): failed_estimate(reason) for name in names})
 
 
 class RowAggregator(Aggregator):
@@ -156,55 +158,54 @@ class RowAggregator(Aggregator):
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
         """The number of a row."""
 
-    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         return numbers_of(self._rows(group, task_results))
 
-    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+    def estimates(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         if is_overridden(self, "aggregate", RowAggregator):
             return self.aggregate(group, task_results)
         return self._rows(group, task_results)
 
-    def _rows(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
-        numbers: dict[ScoreKey, float] = {}
+    def _rows(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
+        numbers: dict[ScoreKey, Estimate] = {}
         for entry in self.agg_metric_configs:
             group_rows = self.rows(group, entry, task_results)
             numbers |= {ScoreKey(entry.row_metric, row.filter): self._number(group, entry, row) for row in group_rows}
             named = entry.filters is None or len(entry.filters) > 0
             if not group_rows and named and self.strict and entry.missing != "skip":
-                lost = unknown(math.nan, (), f"no member has {entry.metric_name!r}")
+                lost = unknown(None, (), f"no member has {entry.metric_name!r}")
                 numbers[ScoreKey(entry.row_metric, NONE)] = lost
-        return written_rows(numbers)
+        return as_floats(numbers)
 
-    def rows(self, group: Group[TaskT], entry: AggMetricConfig, task_results: Results) -> Sequence[GroupRow]:
+    def rows(self, group: Group[TaskT], entry: AggMetricConfig, task_results: TaskResults) -> Sequence[GroupRow]:
         derive = partial(self.derived, entry)
         return [row for row in rows(group, entry, task_results, derive) if row.members or entry.missing == "error"]
 
-    def derived(self, entry: AggMetricConfig, own: Mapping[ScoreKey, float]) -> Mapping[ScoreKey, float]:  # noqa: ARG002
+    def derived(self, entry: AggMetricConfig, own: Mapping[ScoreKey, Estimate]) -> Mapping[ScoreKey, Estimate]:  # noqa: ARG002
         """The rows of a member, with those that follow from them."""
         return own
 
     def _number(self, group: Group[TaskT], entry: AggMetricConfig, row: GroupRow) -> Estimate:
         strict = entry.missing == "error" or (self.strict and entry.missing is None)
         if row.missing and strict:
-            return unknown(
-                math.nan, row.members, f"{some(row.missing)}: no {entry.metric_name!r} of filter {row.filter!r}"
-            )
-        present = [member for member in row.members if not math.isnan(member.estimate)]
-        lost = next((member for member in row.members if math.isnan(member.estimate)), None)
+            return unknown(None, row.members, f"{some(row.missing)}: no {entry.metric_name!r} of filter {row.filter!r}")
+        present = [member for member in row.members if member.estimate.value is not None]
+        lost = next((member for member in row.members if member.estimate.value is None), None)
         if lost is not None and (strict or not present):
-            return unknown(math.nan, present, f"{lost.name}: {lost.estimate.reason or 'it is not a number'}")
+            return unknown(None, present, f"{lost.name}: {lost.estimate.reason or 'it is not a number'}")
         better = entry.higher_is_better
         better = group.directions.get(entry.metric_name) is not False if better is None else better
         chosen = MemberSelection.of(group.config).best(present, higher_is_better=better)
         if not chosen:
-            return unknown(math.nan, (), "no member has a number")
+            return unknown(None, (), "no member has a number")
         by_size = self.by_size if entry.by_size is None else entry.by_size
         number = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
         if len(chosen) < len(present):
             names = [member.name for member in chosen]
-            number = unknown(float(number), chosen, f"{BIASED} (of {some(names)})").but(chosen=names)
-        without_value = [member.name for member in row.members if math.isnan(member.estimate)]
-        return number.but(missing=(*row.missing, *without_value))
+            number = with_evidence(unknown(number.value, chosen, f"{BIASED} (of {some(names)})"), chosen=names)
+        without_value = [member.name for member in row.members if member.estimate.value is None]
+        missing = (*row.missing, *without_value)
+        return with_evidence(number, missing=missing) if missing else number
 
 
 class FunctionOfScores(RowAggregator, CustomAggregator):
@@ -229,13 +230,13 @@ class MeanAggregator(RowAggregator):
 class PooledMeanAggregator(Aggregator):
     """The means of a group whose rules say that they are pooled, as lm-eval's are. It has no name in files."""
 
-    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         return numbers_of(self.estimates(group, task_results))
 
-    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+    def estimates(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         tasks = [task.name for task in group.get_all_tasks()]
         known = {name: MemberRows.of(name, task_results[name]) for name in tasks if name in task_results}
-        return dict(written_rows(pooled_means(self.agg_metric_configs, tasks, known)))
+        return dict(as_floats(pooled_means(self.agg_metric_configs, tasks, known)))
 
 
 class PowerMeanAggregator(RowAggregator):
@@ -319,7 +320,7 @@ class WeightedSumAggregator(RowAggregator):
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         without = [member.name for member in members if member.name not in self.weights]
         if without:
-            return unknown(math.nan, members, f"no weight is given for {', '.join(without[:3])}")
+            return unknown(None, members, f"no weight is given for {', '.join(without[:3])}")
         own = [self.weights[member.name] for member in members]
         return weighted_sum(members, own, normalize=self.normalize)
 
@@ -345,21 +346,21 @@ class PassAtKAggregator(MeanAggregator):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
         self.k, self.of = k, of
 
-    def derived(self, entry: AggMetricConfig, own: Mapping[ScoreKey, float]) -> Mapping[ScoreKey, float]:
+    def derived(self, entry: AggMetricConfig, own: Mapping[ScoreKey, Estimate]) -> Mapping[ScoreKey, Estimate]:
         counted = {
             ScoreKey(entry.metric_name, key.filter): self._of_repeats(value)
             for key, value in own.items()
-            if key.metric == self.of and isinstance(value, Estimate)
+            if key.metric == self.of
         }
         return {**own, **counted, **{key: value for key, value in own.items() if key.metric == entry.metric_name}}
 
     def _of_repeats(self, value: Estimate) -> Estimate:
         import numpy as np
 
-        repeats = value.repeats or ()
+        repeats = value.evidence.repeats or ()
         few = min(map(len, repeats), default=1)
         if few < self.k:
-            return Estimate(math.nan, None, value.n, f"it has {few} answers to a problem, fewer than k = {self.k}")
+            return Estimate(None, None, value.n, f"it has {few} answers to a problem, fewer than k = {self.k}")
         if not repeats:
             return value  # one answer to each problem: the share of right ones
         scores = np.array([pass_at_k(len(each), sum(score >= 1 for score in each), self.k) for each in repeats])

@@ -1,12 +1,13 @@
 """A group knows its members and its parents; a member may have several of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
 
 from assay.config.fields import Fields
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError
+from assay.groups.task_results import TaskResults, as_float, with_sizes
 from assay.records import Function
 from assay.user_code import is_overridden
 
@@ -116,16 +117,15 @@ class Group(ABC, Generic[TaskT]):
         aggregator = self.aggregator
         return aggregator.agg_metric_configs if follows_entries(aggregator) else ()
 
-    def compute_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    def compute_metrics(self, task_results: TaskResults) -> dict[str, float]:
         """Its numbers, from those of its tasks: `{task: {"metric,filter": value, "samples": n}}`, or a run's `results`.
 
         A number that cannot be computed is absent: a harmonic mean with a 0, a metric that a task lacks.
         """
-        from assay.groups.rows import with_sizes  # rows know groups
-
         results = with_sizes(task_results)
         rows = {**self.aggregator.aggregate(self, results), **self.own_metrics(results)}
-        return {row: value for row, value in rows.items() if value == value}  # NaN is not itself
+        numbers = {row: as_float(value) for row, value in rows.items()}
+        return {row: value for row, value in numbers.items() if value == value}  # NaN is not itself
 
     def _with_functions(self) -> "Group[TaskT]":
         """This group with the functions that its file names. This runs helper code."""
@@ -137,7 +137,7 @@ class Group(ABC, Generic[TaskT]):
         ready_group(self, self.resolve)
         return self
 
-    def own_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    def own_metrics(self, task_results: TaskResults) -> dict[str, float]:
         """The numbers that its `group_scorer`, a user's function, returns."""
         is_named = isinstance(self.config.group_scorer, Function)
         scorer = (self._with_functions() if is_named else self).config.group_scorer

@@ -9,7 +9,8 @@ from assay.config.group import GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, Node, StandardGroup, TaskT, group_type
 from assay.groups.results import bottom_up
-from assay.groups.rows import SAMPLES, SizedResults, documents_of, with_sizes
+from assay.groups.rows import documents_of
+from assay.groups.task_results import SAMPLES, SizedResults, with_sizes
 from assay.records import Params, UserValue
 
 

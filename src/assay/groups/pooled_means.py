@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from assay.config.group import AggMetricConfig
-from assay.groups.rows import MemberRows, as_estimate
+from assay.groups.task_results import MemberRows
 from assay.score_keys import ScoreKey
-from assay.statistics.influence import Estimate, Influence
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import Influence
 
 
 def weighted_mean(scores: Sequence[Estimate], *, by_size: bool) -> float:
@@ -43,7 +45,7 @@ def pooled_means(
         for filter_name in _filters(entry, known):
             key = ScoreKey(entry.metric_name, filter_name)
             estimates = {
-                name: as_estimate(known[name].rows[key], known[name].documents).but(n=known[name].documents)
+                name: replace(known[name].rows[key], n=known[name].documents)
                 for name in tasks
                 if name in known and key in known[name].rows
             }
@@ -59,8 +61,9 @@ def _pooled(estimates: Mapping[str, Estimate], tasks: Sequence[str], *, by_size:
         weighted_mean(scores, by_size=by_size),
         pooled_stderr(scores, by_size=by_size),
         sum(score.n for score in scores),
-        missing=tuple(task for task in tasks if task not in estimates),
-        parts=_parts(scores, by_size=by_size),
+        evidence=Evidence(
+            _parts(scores, by_size=by_size), missing=tuple(task for task in tasks if task not in estimates)
+        ),
     )
 
 
@@ -68,9 +71,10 @@ def _parts(scores: Sequence[Estimate], *, by_size: bool) -> dict[Influence, floa
     """The draws that a mean of tasks depends on; none where that is not known of all."""
     weights = [score.n if by_size else 1 for score in scores]
     whole = sum(weights)
-    if not whole or not all(score.parts for score in scores):
+    if not whole or not all(score.evidence.parts for score in scores):
         return {}
-    return {draws: weight / whole for score, weight in zip(scores, weights, strict=True) for draws in score.parts}
+    pairs = zip(scores, weights, strict=True)
+    return {draws: weight / whole for score, weight in pairs for draws in score.evidence.parts}
 
 
 def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[str]:

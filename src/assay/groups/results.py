@@ -1,6 +1,5 @@
 """The numbers of groups from those of their tasks."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -10,18 +9,19 @@ from assay.config.group import AggMetricConfig, GroupRules
 from assay.errors import some
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
-from assay.groups.rows import NONE, SAMPLES, MemberSelection, documents_of, failed_row, member_names, written_rows
-from assay.records import UserValue, number
+from assay.groups.rows import NONE, MemberSelection, documents_of, member_names
+from assay.groups.task_results import SAMPLES, TaskResults, as_estimate, as_floats, failed_estimate
+from assay.records import UserValue
 from assay.results import TaskEntry
 from assay.score_keys import STDERR, ScoreKey, filter_name_problem, metric_name_problem
-from assay.statistics.influence import Estimate
-from assay.statistics.intervals import noted
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.intervals import noted, with_interval
 from assay.user_code import is_overridden
 
 
 def estimates_of(task: TaskEntry) -> dict[ScoreKey, Estimate]:
     """The numbers of a task by row; a row in which every document failed has none."""
-    return {row.key: row.estimate.evidence for row in task.rows if not row.is_lost}
+    return {row.key: row.estimate for row in task.rows if not row.is_lost}
 
 
 def has_lost(task: TaskEntry, metric: str | None) -> bool:
@@ -56,7 +56,7 @@ def group_numbers(
 ) -> dict[str, dict[ScoreKey, Estimate]]:
     """The numbers of groups, which come with members first; by the group's name."""
     known: dict[str, Mapping[str, float]] = {
-        name: {**written_rows(estimates_of(task)), SAMPLES: task.scored} for name, task in tasks.items()
+        name: {**as_floats(estimates_of(task)), SAMPLES: task.scored} for name, task in tasks.items()
     }
     numbers: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
@@ -64,8 +64,10 @@ def group_numbers(
         with _strictness(group, rules):
             checked = _checked(_numbers(group, known), rules)
         rows = withheld(group, checked, tasks)
-        numbers[group.name] = rows if rules.means == "pooled" else {key: noted(row) for key, row in rows.items()}
-        known[group.name] = {**written_rows(numbers[group.name]), SAMPLES: documents_of(group, known)}
+        if rules.means != "pooled":
+            rows = {key: noted(row) for key, row in rows.items()}
+        numbers[group.name] = {key: with_interval(row) for key, row in rows.items()}
+        known[group.name] = {**as_floats(numbers[group.name]), SAMPLES: documents_of(group, known)}
     return numbers
 
 
@@ -80,7 +82,7 @@ def _strictness(group: Group[TaskT], rules: GroupRules) -> Iterator[None]:
         aggregator.strict = before
 
 
-def _numbers(group: Group[TaskT], known: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float]]:
+def _numbers(group: Group[TaskT], known: TaskResults) -> Iterator[tuple[str, float]]:
     """A group's own numbers. What fails loses its own rows: the aggregators', or those of the group's scorer."""
     names = [entry.row_metric for entry in group.config.aggregate_metric_list or ()]
     if is_overridden(group, "compute_metrics", Group):
@@ -105,23 +107,12 @@ def _checked(numbers: Iterable[tuple[str, UserValue]], rules: GroupRules) -> dic
             wrong = metric_name_problem(key.metric) or filter_name_problem(key.filter)
         if wrong is not None:
             key = ScoreKey(key.metric.removesuffix(STDERR) or "unnamed", NONE)
-            rows[key] = failed_row(f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
+            rows[key] = failed_estimate(f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
         elif key in rows and rules.equal_rows == "error":
-            rows[key] = failed_row("two numbers of the group have this name — rename one of them")
+            rows[key] = failed_estimate("two numbers of the group have this name — rename one of them")
         else:
-            rows[key] = _as_estimate(value)
+            rows[key] = as_estimate(value)
     return rows
-
-
-def _as_estimate(value: UserValue) -> Estimate:
-    if isinstance(value, Estimate):
-        return value
-    plain_number = number(value)
-    if plain_number is None:
-        return failed_row(f"a user function returned a value of type {type(value).__name__!r}, not a number")
-    if math.isnan(plain_number):
-        return failed_row("a user function returned NaN")
-    return Estimate(plain_number, None, 0, "returned by a user function")
 
 
 # --- withheld numbers: a mean over one of 57 tasks is not the group's -------------------------------------------------
@@ -137,7 +128,7 @@ def withheld(
         lost = [name for name in names if name not in tasks or has_lost(tasks[name], metric)]
         for key in [key for key in numbers if key.metric == row] or [ScoreKey(row, NONE)]:
             number = numbers.get(key)
-            if lost and (number is None or not math.isnan(number)):
+            if lost and (number is None or number.value is not None):
                 kept[key] = _without_value(number, f"{share_of_tasks(lost, names)}: no score of {some(lost)}")
     return kept
 
@@ -186,5 +177,6 @@ def _tasks_of(group: Group[TaskT], entry: AggMetricConfig) -> list[str]:
 
 def _without_value(number: Estimate | None, reason: str) -> Estimate:
     if number is None:
-        return Estimate(math.nan, None, 0, reason)
-    return Estimate(math.nan, None, number.n, reason, tasks=number.tasks, missing=number.missing)
+        return Estimate(None, None, 0, reason)
+    evidence = Evidence(tasks=number.evidence.tasks, missing=number.evidence.missing)
+    return Estimate(None, None, number.n, reason, evidence=evidence)

@@ -1,95 +1,28 @@
 """The rows of a group: which numbers of which members make one, and which members count (`group_filter`)."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.groups.group import Group, TaskT
-from assay.records import Params, UserValue, number
-from assay.score_keys import ScoreKey, split_rows, stderr_name
-from assay.statistics.influence import Estimate, Influence
+from assay.groups.task_results import SAMPLES, MemberRows, TaskResults
+from assay.records import Params, UserValue
+from assay.score_keys import ScoreKey
+from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.spread import MemberEstimate, smooth
 
-T = TypeVar("T")
-
-Results = Mapping[str, Mapping[str, float]]
-"""As aggregators, which may be a user's, are given them: by task (and by group, once it has numbers) the value of each
-`metric,filter`; `samples` is how many documents it has."""
-
 NONE, DEFAULT = "none", "default"
-SAMPLES, LENGTH = "samples", "sample_len"
 
 
-class MemberRows(NamedTuple):
-    """The rows of a member, and how many documents it has."""
-
-    rows: Mapping[ScoreKey, float]
-    documents: int
-
-    @classmethod
-    def of(cls, name: str, results: Mapping[str, Any]) -> "MemberRows":
-        """From what an aggregator is given of a member: its rows with `samples`, or the entry of a run's `results`."""
-        documents = int(results.get(SAMPLES, results.get(LENGTH, 1)))
-        counts = results.get("sample_count") or {}
-        rows = {
-            key: value
-            if isinstance(value, Estimate)
-            else _reported(value, results.get(stderr_name(key)), counts.get(str(key), documents), f"{name} {key}")
-            for key, value in split_rows(results)
-        }
-        return cls(rows, documents)
-
-
-def _reported(value: UserValue, stderr: UserValue, n: int, source: str) -> float:
-    """A number with the standard error that is reported beside it."""
-    plain_number, error = number(value), number(stderr)
-    if plain_number is None:
-        return Estimate(math.nan, None, n, f"{value!r:.40} is not a number")
-    if error is None:
-        return Estimate(plain_number, None, n, "a plain number has no standard error")
-    return Estimate(plain_number, error, n, parts={Influence(source, (), None, error**2): 1.0})
-
-
-class FailedRow(Estimate):
-    """A number that a user's code was to compute and did not: the run is incomplete without it."""
-
-    __slots__ = ()
-
-
-def failed_row(reason: str) -> FailedRow:
-    """A row without a number because code failed, and why."""
-    return FailedRow(math.nan, None, 0, reason)
-
-
-class SizedResults(dict[str, Mapping[str, float]]):
-    """Results whose entries have `samples`: all groups share them."""
-
-
-def with_sizes(results: Results) -> SizedResults:
-    """Results with `samples` where a run's `results` call it `sample_len`."""
-    if isinstance(results, SizedResults):
-        return results
-    return SizedResults(
-        (name, {**own, SAMPLES: own[LENGTH]} if LENGTH in own and SAMPLES not in own else own)
-        for name, own in results.items()
-    )
-
-
-def documents_of(group: Group[TaskT], results: Results) -> int:
+def documents_of(group: Group[TaskT], results: TaskResults) -> int:
     """The number of documents of the tasks below a group."""
     return sum(int(results.get(task.name, {}).get(SAMPLES, 0)) for task in group.get_all_tasks())
 
 
-Derive = Callable[[Mapping[ScoreKey, float]], Mapping[ScoreKey, float]]
+Derive = Callable[[Mapping[ScoreKey, Estimate]], Mapping[ScoreKey, Estimate]]
 """The rows of a member, with further ones that follow from them."""
-
-
-def written_rows(rows: Mapping[ScoreKey, T]) -> dict[str, T]:
-    """Rows as aggregators are given and return them."""
-    return {str(key): value for key, value in rows.items()}
 
 
 class GroupRow(NamedTuple):
@@ -101,7 +34,7 @@ class GroupRow(NamedTuple):
 
 
 def rows(
-    group: Group[TaskT], entry: AggMetricConfig, results: Results, derive: Derive | None = None
+    group: Group[TaskT], entry: AggMetricConfig, results: TaskResults, derive: Derive | None = None
 ) -> Iterator[GroupRow]:
     """The rows of one entry of a group's aggregate_metric_list."""
     names = MemberSelection.of(group.config).names(member_names(group, entry))
@@ -164,25 +97,17 @@ def _row(
 
 def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> MemberEstimate | None:
     """A member's number; of several filters their mean, its documents counted once."""
-    estimates = [as_estimate(own.rows[key], own.documents) for key in keys if key in own.rows]
+    estimates = [own.rows[key] for key in keys if key in own.rows]
     if not estimates:
         return None
     if len(estimates) == 1:
         return MemberEstimate(name, estimates[0], estimates[0].n or own.documents)  # a user's number has no n
     parts = [MemberEstimate(name, each, each.n) for each in estimates]
-    joined = smooth(sum(estimates) / len(estimates), parts, [1 / len(estimates)] * len(estimates))
+    joined = smooth(sum(map(float, estimates)) / len(estimates), parts, [1 / len(estimates)] * len(estimates))
     size = max(each.n for each in estimates)
     draws = max(each.draws for each in estimates)
-    return MemberEstimate(
-        name, Estimate(joined, joined.stderr, size, joined.reason, parts=joined.parts, draws=draws), size
-    )
-
-
-def as_estimate(value: float, documents: int) -> Estimate:
-    """A number of a member; one that user code adds is plain."""
-    if isinstance(value, Estimate):
-        return value
-    return Estimate(value, None, documents, "a plain number has no standard error")
+    evidence = Evidence(joined.evidence.parts, draws)
+    return MemberEstimate(name, Estimate(joined.value, joined.stderr, size, joined.reason, evidence=evidence), size)
 
 
 KNOWN = ("only", "exclude", "top_k")
@@ -218,7 +143,9 @@ class MemberSelection:
         """The k best members, in their order; of equal ones the first."""
         if self.top_k is None or len(members) <= self.top_k:
             return members
-        ranked = sorted(members, key=lambda member: -member.estimate if higher_is_better else member.estimate)
+        ranked = sorted(
+            members, key=lambda member: -float(member.estimate) if higher_is_better else float(member.estimate)
+        )
         chosen = {member.name for member in ranked[: self.top_k]}
         return [member for member in members if member.name in chosen]
 

@@ -17,14 +17,15 @@ from assay.results import ReliabilityPoint, Row
 from assay.runs.comparison import Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.folder import RunError, no_run
-from assay.runs.lines import ResultLine
+from assay.runs.lines import ResultLine, worst_tasks
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import shown_prompt
 from assay.score_keys import ScoreKey
 from assay.statistics.arrays import estimate
-from assay.statistics.influence import Bounds, Estimate, clip_to_bounds
+from assay.statistics.evidence import Estimate
+from assay.statistics.influence import Bounds, clip_to_bounds
 
 MAX_VALUES, MIN_SAMPLES = 12, 5
 """Default slicing columns have at most so many values, with at least so many samples each."""
@@ -128,7 +129,7 @@ def open_with_results(folder: Path) -> Run:
 
 def _run_part(run: Run, options: ReportOptions) -> RunPart:
     lines = {line.name: line for line in run.lines if not line.is_group and line.main is not None}
-    lowest = lowest_tasks(lines.values(), options.tasks)
+    lowest = worst_tasks([*lines.values()], options.tasks)
     slices: list[Slices] = []
     worst: list[WorstSample] = []
     for line in lines.values():
@@ -161,17 +162,6 @@ def curves_of(run: Run) -> list[Curve]:
         for row in task.rows
         if row.reliability
     ]
-
-
-def lowest_tasks(lines: Iterable[ResultLine], count: int) -> list[ResultLine]:
-    """The tasks with the lowest scores, among metrics between 0 and 1 that are not lower-is-better."""
-    shares = [(line.main.estimate.value, line) for line in lines if line.main is not None and _is_share(line.main)]
-    return [line for _, line in sorted(shares, key=lambda each: each[0] or 0.0)[:count]]
-
-
-def _is_share(number: Row) -> bool:
-    value = number.estimate.value
-    return value is not None and 0 <= value <= 1 and number.higher_is_better is not False
 
 
 class _LowestSamples:
@@ -259,7 +249,7 @@ def slices_of(
         if column in columns or (not columns and _is_slicing_column(parts))
     }
     return {
-        column: sorted((_slice(name, own, scale) for name, own in parts.items()), key=lambda part: part.number.value)
+        column: sorted((_slice(name, own, scale) for name, own in parts.items()), key=lambda part: float(part.number))
         for column, parts in chosen.items()
     }
 

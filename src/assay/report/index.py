@@ -473,7 +473,7 @@ def _row_values(row: Row) -> list[AnyJSON]:
 def _row_of(written: Sequence[Any]) -> Row:
     metric, name, value, stderr, interval, n, better, reason, failed, is_incomplete, method, owner = written
     ends = None if interval is None else (interval[0], interval[1])
-    estimate = Estimate(value, stderr, ends, n, reason, method)
+    estimate = Estimate(value, stderr, n, reason, ends, method)
     return Row(owner, metric, name, estimate, failed, is_incomplete=is_incomplete, higher_is_better=better)
 
 

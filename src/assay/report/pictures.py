@@ -39,7 +39,7 @@ from assay.runs.files import new_file
 from assay.runs.lines import ResultLine
 from assay.runs.run import COMPLETE, Run
 from assay.runs.storage import refuse_url
-from assay.score_keys import ScoreKey, shown_filter, spellings
+from assay.score_keys import ScoreKey, metric_title, spellings
 from assay.statistics.arrays import combine
 
 KINDS: tuple[PlotKind, ...] = get_args(PlotKind)
@@ -192,7 +192,7 @@ def _rows(line: ResultLine, metric: str | None) -> list[Row]:
 
 
 def _metric_text(row: Row | ComparedRow | ScoreKey) -> str:
-    return row.metric + ("" if row.filter == "none" else f" ({row.filter})")
+    return metric_title(row.metric, row.filter)
 
 
 def _direction(better: bool | None) -> str:
@@ -425,10 +425,9 @@ def _pass_series(name: str, number: int, alias: str, scores: Sequence[Sequence[f
     points = []
     for k in range(1, len(scores[0]) + 1):
         passed = combine([scores], how=f"pass@{k}")  # type: ignore[list-item]  # rows of scores, as pass@k takes them
-        shown = interval_text(passed.value, passed.low, passed.high)
-        points.append(
-            Point(k, passed.value, passed.low, passed.high, f"{name}: {alias} pass@{k} {shown}, n {passed.n:,}")
-        )
+        value = float(passed)
+        shown = interval_text(value, passed.low, passed.high)
+        points.append(Point(k, value, passed.low, passed.high, f"{name}: {alias} pass@{k} {shown}, n {passed.n:,}"))
     return Series(name, points, number)
 
 
@@ -536,10 +535,10 @@ def slices_panel(slices: Sequence[Slice], key: ScoreKey) -> Panel:
     points = [
         Point(
             row,
-            number.value,
+            float(number),
             number.low,
             number.high,
-            f"{part.name}: {interval_text(number.value, number.low, number.high)}, n {number.n:,}",
+            f"{part.name}: {interval_text(float(number), number.low, number.high)}, n {number.n:,}",
             text=f"{format_decimal(number.value)} · n {number.n:,}",
         )
         for row, (part, number) in enumerate(zip(slices, numbers, strict=True))
@@ -579,8 +578,7 @@ def forest_panel(
 
 
 def _difference_name(row: ComparedRow) -> str:
-    shown = shown_filter(row.filter, is_group=row.kind == "group")
-    return f"{row.alias} {row.metric}" + (f" ({shown})" if shown not in ("", "none") else "")
+    return f"{row.alias} {metric_title(row.metric, row.filter, is_group=row.kind == 'group')}"
 
 
 def _p_text(row: ComparedRow) -> str:

@@ -14,11 +14,11 @@ from assay.comparison.leaderboard import label_runs
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.number_text import format_count, format_share
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine
-from assay.report.table import is_logarithmic
+from assay.report.table import direction_arrow, is_logarithmic
 from assay.results import Row
 from assay.runs.lines import ResultLine
 from assay.runs.run import Run
-from assay.score_keys import shown_filter, spellings
+from assay.score_keys import metric_title, spellings
 
 Spread = Literal["stderr", "interval", "none"]
 """The uncertainty that is written beside a number."""
@@ -55,12 +55,7 @@ class _Measure:
 
     @property
     def metric(self) -> str:
-        filter_name = shown_filter(self.number.row.filter, is_group=self.is_group)
-        return self.number.row.metric + (f" ({filter_name})" if filter_name not in ("", "none") else "")
-
-    @property
-    def arrow(self) -> str:
-        return "" if self.higher_is_better is None else " ↑" if self.higher_is_better else " ↓"
+        return metric_title(*self.number.row, is_group=self.is_group)
 
 
 def runs_table(runs: Sequence[str | PathLike[str]], options: RunsTableOptions | None = None) -> ReportTable:
@@ -88,7 +83,8 @@ def runs_table(runs: Sequence[str | PathLike[str]], options: RunsTableOptions | 
     }
     has_metrics = len({measure.number.name for measure in measures}) < len(measures)
     heads = [f"{measure.alias} {measure.metric}" if has_metrics else measure.alias for measure in measures]
-    titles = [head + measure.arrow for head, measure in zip(heads, measures, strict=True)]
+    arrows = [direction_arrow(measure.higher_is_better) for measure in measures]
+    titles = [f"{head} {arrow}".rstrip() for head, arrow in zip(heads, arrows, strict=True)]
     notes = [*_metric_notes(measures, has_metrics), *_notes(opened, measures, best, options)]
     if options.transposed:
         columns = [Column("Task"), *(Column(label, label, "right") for label in opened)]

@@ -25,7 +25,7 @@ from assay.runs.results import failure_lines
 from assay.runs.results_json import encode
 from assay.runs.run import SETTINGS, Run
 from assay.safe_text import shorten, visible
-from assay.score_keys import ScoreKey, shown_filter
+from assay.score_keys import ScoreKey, metric_title, shown_filter
 
 MOST_COLUMNS = 4
 """Checkpoints that are columns of their table."""
@@ -457,9 +457,7 @@ def metric_text(key: ScoreKey, higher_is_better: bool | None, *, is_group: bool)
     >>> metric_text(ScoreKey("acc", "none"), True, is_group=False), metric_text(ScoreKey("f1", "x"), None, is_group=False)
     ('acc ↑', 'f1 (x)')
     """
-    filter_name = shown_filter(key.filter, is_group=is_group)
-    chosen = f" ({filter_name})" if filter_name not in ("", "none") else ""
-    return f"{key.metric}{chosen} {direction_arrow(higher_is_better)}".rstrip()
+    return f"{metric_title(key.metric, key.filter, is_group=is_group)} {direction_arrow(higher_is_better)}".rstrip()
 
 
 def shorten_table(table: ReportTable) -> ReportTable:

@@ -45,7 +45,7 @@ from assay.runs.lines import ResultLine
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, visible
 from assay.score_keys import ScoreKey, join_scores
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.tasks.audit import audit_counts
 from assay.version import __version__
 

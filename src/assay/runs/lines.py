@@ -179,9 +179,9 @@ def _provisional(owner: str, written: JSONObject) -> Row:
     estimate = Estimate(
         json_number(written.get("value")),
         json_number(written.get("stderr")),
-        None if low is None and high is None else (json_number(low), json_number(high)),
         _whole(written.get("n")),
         str(written.get("reason") or ""),
+        None if low is None and high is None else (json_number(low), json_number(high)),
         method=str(written.get("method") or ""),
     )
     return Row(
@@ -246,9 +246,9 @@ def _scorer_name(written: AnyJSON) -> str:
 
 
 def worst_tasks(lines: Sequence[ResultLine], count: int = 5) -> list[ResultLine]:
-    """The tasks with the lowest shares, the lowest first; only higher-is-better metrics count."""
+    """The tasks with the lowest shares, the lowest first; metrics of which less is better do not count."""
     by_name = {line.name: line for line in lines if not line.is_group and line.main is not None}
     mains = {name: line.main for name, line in by_name.items() if line.main is not None}
-    shares = [name for name, row in mains.items() if row.estimate.is_share and row.higher_is_better]
+    shares = [name for name, row in mains.items() if row.estimate.is_share and row.higher_is_better is not False]
     lowest = sorted(shares, key=lambda name: mains[name].estimate.value or 0.0)
     return [by_name[name] for name in lowest[:count]]

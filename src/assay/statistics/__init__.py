@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from assay.statistics.arrays import compare as compare
     from assay.statistics.arrays import estimate as estimate
     from assay.statistics.arrays import passes as passes
-    from assay.statistics.influence import Estimate as Estimate
+    from assay.statistics.evidence import Estimate as Estimate
     from assay.statistics.labels import Corrected as Corrected
     from assay.statistics.labels import corrected as corrected
     from assay.statistics.paired import PairedDifference as PairedDifference

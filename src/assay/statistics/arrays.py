@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.records import Floats
-from assay.statistics.influence import SHARE, Bounds, Estimate, Influence, clip_to_bounds, read_bounds
-from assay.statistics.intervals import LEVEL, Decision
+from assay.statistics.evidence import Estimate, Evidence, with_evidence
+from assay.statistics.influence import SHARE, Bounds, Influence, clip_to_bounds, read_bounds
+from assay.statistics.intervals import LEVEL, Decision, with_interval
 from assay.statistics.members import difference, extreme, mean_by_weight, middle, power_mean, weighted_sum
 from assay.statistics.paired import PairedDifference, paired_contrast, paired_difference
 from assay.statistics.pass_at_k import pass_at_k
@@ -53,17 +54,21 @@ def estimate(  # scores, and all that their interval depends on
     with np.errstate(over="ignore", invalid="ignore"):  # the reason says so
         value = float(sample.mean() if shares is None else np.clip((shares * sample).sum(), sample.min(), sample.max()))
         draws = n if labels is None else len(set(labels))
-        number = Estimate(value, None, n, is_rate=is_rate, bounds=limits, level=level, side=side, draws=draws)
+        number = Estimate(value, None, n, scale=limits, evidence=Evidence(draws=draws, is_rate=is_rate))
         if draws < 2:
-            return number.but(reason="one document has no spread" if n < 2 else "all documents are of one cluster")
+            reason = "one document has no spread" if n < 2 else "all documents are of one cluster"
+            return with_interval(replace(number, reason=reason), level, side)
         values = sample if shares is None else value + n * shares * (sample - value)
         influence = Influence.of_mean("", range(n), values, labels, bounds=limits, weights=shares)
     if not math.isfinite(influence.variance):
-        return number.but(reason=TOO_LARGE)
+        return with_interval(replace(number, reason=TOO_LARGE), level, side)
     if shares is not None and np.count_nonzero(shares) < 2:
-        return number.but(reason="one document has all the weight")
-    number = number.but(stderr=math.sqrt(influence.variance), parts={influence: 1.0})
-    return number if number.low is not None else number.but(reason="all scores are the same, which gives no interval")
+        return with_interval(replace(number, reason="one document has all the weight"), level, side)
+    number = with_evidence(replace(number, stderr=math.sqrt(influence.variance)), parts={influence: 1.0})
+    number = with_interval(number, level, side)
+    if number.interval is None:
+        return replace(number, reason="all scores are the same, which gives no interval")
+    return number
 
 
 def combine(
@@ -89,7 +94,7 @@ def combine(
     own = [float(row.size) if by_size else 1.0 for row in rows]
     if weights is not None:
         own = _member_weights(weights, len(rows), "mean" if k else how)
-    return HOW["mean" if k else how](rows, own).but(level=level)
+    return with_interval(HOW["mean" if k else how](rows, own), level)
 
 
 def _member_weights(weights: Sequence[float], members: int, how: str) -> list[float]:
@@ -109,8 +114,8 @@ def _member(name: str, member: Scores | Estimate) -> MemberEstimate:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     own: dict[str, str] = {}
-    parts = {_of_source(part, own): share for part, share in number.parts.items()}
-    return MemberEstimate(name, number.but(parts=parts), number.n)
+    parts = {_of_source(part, own): share for part, share in number.evidence.parts.items()}
+    return MemberEstimate(name, with_evidence(number, parts=parts), number.n)
 
 
 def _of_source(part: Influence, own: dict[str, str]) -> Influence:

@@ -13,7 +13,9 @@ from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, Values, known_aggregation, within
 from assay.statistics.calibration import less_bias
 from assay.statistics.estimates import StderrMethod, estimate, with_draws
-from assay.statistics.influence import SHARE, Estimate, clip_to_bounds
+from assay.statistics.evidence import Estimate, with_evidence
+from assay.statistics.influence import SHARE, clip_to_bounds
+from assay.statistics.intervals import with_interval
 
 
 class RowFailures(NamedTuple):
@@ -147,7 +149,7 @@ class Board:
                 source=source,
                 metric=row.metric,
             )
-            numbers[row] = drawn.but(repeats=column.repeats) if column.repeats is not None else drawn
+            numbers[row] = with_evidence(drawn, repeats=column.repeats) if column.repeats is not None else drawn
         return numbers
 
     def estimated(  # noqa: PLR0913  # a number, and all that its error depends on
@@ -161,7 +163,7 @@ class Board:
         stderr: StderrMethod = "influence",
         metric: str = "",
     ) -> Estimate:
-        """The number that values of documents give, with its error and its draws."""
+        """The number that values of documents give, finished: with its error, its draws and its interval."""
         known = known_aggregation(aggregation)
         if isinstance(known, Aggregation) and known.bounds is not None:
             values = clip_to_bounds(values, known.bounds)
@@ -176,7 +178,9 @@ class Board:
         )
         drawn = with_draws(number, known, values, documents, source, clusters)
         bias = known.bias if isinstance(known, Aggregation) and stderr != "lm-eval" else None
-        return less_bias(drawn, bias(values)) if bias is not None and drawn.stderr is not None else drawn
+        if bias is not None and drawn.stderr is not None:
+            drawn = less_bias(drawn, bias(values))
+        return with_interval(drawn)
 
     def _clusters(self, documents: Sequence[int]) -> "array[int]":
         """The cluster of each document; one in none is its own."""

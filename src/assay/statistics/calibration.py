@@ -6,6 +6,7 @@ Confidence comes with whether the answer is right, (confidence, right) for each 
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.records import Floats
-from assay.statistics.influence import Estimate, Spread
+from assay.statistics.evidence import Estimate, with_evidence
+from assay.statistics.influence import Spread
 from assay.statistics.intervals import LEVEL, interval, spread_of, student
 from assay.statistics.softmax import softmax
 
@@ -130,18 +132,20 @@ def _folded(mean: float, error: float) -> float:
 def less_bias(number: Estimate, bias: float) -> Estimate:
     """The number with an interval around what is left of it without its bias. The interval has the number in it: the bias is an
     estimate itself, and counts as a source of variance. It is Student's, which reaches 0, wherever that is within the bounds."""
-    if number.stderr is None or math.isnan(number) or not bias:
+    if number.stderr is None or number.value is None or not bias:
         return number
     own = spread_of(number)
     if bias > 0:
-        spread, center = Spread(own.variance + (bias / CONTAINED) ** 2, own.freedom, float(number)), number - bias
+        spread, center = Spread(own.variance + (bias / CONTAINED) ** 2, own.freedom, number.value), number.value - bias
     else:  # of p(1 − p), greatest at ½: from the square of how far p is off on, the true one is below, never above
         error = math.sqrt(own.variance) - bias
-        spread, center = Spread(error**2, own.freedom, float(number)), number + student(LEVEL, own.freedom) * bias
-    centered = number.but(center=float(center), spread=spread)
-    open_ended = centered.but(bounds=(number.bounds[0], math.inf)) if number.bounds is not None else centered
+        spread, center = Spread(error**2, own.freedom, number.value), number.value + student(LEVEL, own.freedom) * bias
+    centered = with_evidence(number, center=float(center), spread=spread)
+    if number.scale is None:
+        return centered
+    open_ended = replace(centered, scale=(number.scale[0], math.inf))
     ends = interval(open_ended)
-    return open_ended if number.bounds is None or ends is None or ends[1] <= number.bounds[1] else centered
+    return open_ended if ends is None or ends[1] <= number.scale[1] else centered
 
 
 # --- parts of the Brier score -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,8 @@ from assay.errors import some
 from assay.records import Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, mean, total
 from assay.statistics.classes import CLASS_AGGREGATIONS, every_pair
-from assay.statistics.influence import SHARE, Bounds, Estimate, Influence, Spread, with_pseudo_documents
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import SHARE, Bounds, Influence, Spread, with_pseudo_documents
 from assay.statistics.intervals import RANKED, noted
 from assay.user_code import call_user_code, place_of
 
@@ -49,35 +51,39 @@ def estimate(
     named = f"the aggregation {known.name!r}" if known is aggregation else place_of("the aggregation", aggregation)
     returned = call_user_code(named, known.function, values)
     if isinstance(returned, Failed):
-        return Estimate(math.nan, None, n, returned.reason)
+        return Estimate(None, None, n, returned.reason)
     value = exact(returned)
     if isinstance(value, Mapping) and value and all(number(each) is not None for each in value.values()):
         numbers = {str(exact(name)): float(exact(each)) for name, each in value.items()}
-        return Estimate(math.nan, None, n, f"{named} gives several numbers", named_values=numbers)
+        return Estimate(None, None, n, f"{named} gives several numbers", named_values=numbers)
     try:
         value = float(value)
     except (TypeError, ValueError, OverflowError):
         gave = f"a value of type {type(value).__name__!r}" if not isinstance(value, str | int) else f"{value!s:.60}"
-        return Estimate(math.nan, None, n, f"{named} returned {gave}, which is not a number")
+        return Estimate(None, None, n, f"{named} returned {gave}, which is not a number")
     if math.isnan(value):
         lost = sum(each is None or (isinstance(each, float) and math.isnan(each)) for each in values)
         endless = sum(isinstance(each, float) and math.isinf(each) for each in values)
         reason = f"{lost} of {n} values are not numbers" if lost else f"{endless} of {n} values are infinite"
-        return Estimate(value, None, n, reason if lost or endless else f"{named} returned NaN")
+        return Estimate(None, None, n, reason if lost or endless else f"{named} returned NaN")
     if math.isinf(value) and stderr != "lm-eval":
         return Estimate(value, None, n, "an infinite number has no standard error")
     if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
         return Estimate(value, None, n, "one document has no spread" if n < 2 else "bootstrap_iters is 0")
     draws = n if clusters is None else len(set(clusters))
     if draws < 2:
-        return Estimate(value, None, n, "all documents are of one cluster, which has no spread", draws=draws)
+        return Estimate(
+            value, None, n, "all documents are of one cluster, which has no spread", evidence=Evidence(draws=draws)
+        )
     if stderr == "lm-eval":
         error = _lm_eval_stderr(known, values, min(bootstrap_iters, 100) if metric in SLOW else bootstrap_iters)
     else:
         error = _stderr(known, values, bootstrap_iters, clusters)
         if error is not None and not math.isfinite(error):
-            return Estimate(value, None, n, "infinite values have no spread", draws=draws)
-    return Estimate(value, error, n, "" if error is not None else f"none is known for {known.name}", draws=draws)
+            return Estimate(value, None, n, "infinite values have no spread", evidence=Evidence(draws=draws))
+    return Estimate(
+        value, error, n, "" if error is not None else f"none is known for {known.name}", evidence=Evidence(draws=draws)
+    )
 
 
 def with_draws(
@@ -93,28 +99,26 @@ def with_draws(
         aggregation = Aggregation("", aggregation)
     named, declared = aggregation.name, aggregation.bounds
     is_rate = named == "mean" and declared in (None, SHARE) and set(values) <= {0, 1}
-    note = "" if is_rate or declared is None or math.isnan(value) else _beyond(values, declared)
+    note = "" if is_rate or declared is None or value.value is None else _beyond(values, declared)
     unused = declared if note else None
     bounds = SHARE if is_rate else declared if declared is not None and not note else BOUNDS.get(named)
     note = note or _few_of_a_class(aggregation, values)
-    value = value.but(
-        is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=bounds, note=note, unused_bounds=unused
-    )
+    draws, is_power = value.evidence.draws, named.endswith("perplexity")
     stderr = value.stderr
-    if stderr is None or math.isnan(value):
-        return value
-    if named == "median" and value.draws == len(values) >= RANKED:
-        value = value.but(ranked=sorted(values))
+    if stderr is None or value.value is None:
+        evidence = Evidence(draws=draws, is_rate=is_rate, is_power=is_power)
+        return replace(value, scale=bounds, note=note, unused_bounds=unused, evidence=evidence)
     influence = aggregation.influence(values) if aggregation.influence is not None else None
     if influence is None or len(influence) != len(values):
-        known = Influence(source, documents, None, stderr**2, clusters)
-        return value.but(parts={known: 1.0})
-    weights = aggregation.weights(values) if aggregation.weights is not None else None
-    bounded = bounds if named in MEANS else None
-    known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
-    spread = _of_areas(named, value, values, known) or _with_rare_classes(aggregation, value, values)
-    value = value.but(parts={known: 1.0}, spread=spread)
-    return noted(value)
+        known, spread = Influence(source, documents, None, stderr**2, clusters), None
+    else:
+        weights = aggregation.weights(values) if aggregation.weights is not None else None
+        bounded = bounds if named in MEANS else None
+        known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
+        spread = _of_areas(named, value, values, known) or _with_rare_classes(aggregation, value, values)
+    ranked = sorted(values) if named == "median" and value.draws == len(values) >= RANKED else None
+    evidence = Evidence({known: 1.0}, draws, is_rate, is_power, spread, ranked=ranked)
+    return noted(replace(value, scale=bounds, note=note, unused_bounds=unused, evidence=evidence))
 
 
 def _of_areas(name: str, value: Estimate, values: Values, known: Influence) -> Spread | None:

@@ -1,10 +1,9 @@
-"""A number with its standard error, and the documents it varies with."""
+"""The documents that a number varies with: how far each of them moves it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from assay.number_text import format_figures
 from assay.records import Floats, exact
 
 PSEUDO = 0.25
@@ -222,88 +221,3 @@ def with_pseudo_documents(plain: Spread, count: float, carriers: float, bounds: 
     total = variance * count * (count - 1) + count * (center - shrunk) ** 2
     total += pseudo * ((shrunk - low) ** 2 + (high - shrunk) ** 2)
     return Spread(total / (count + 2 * pseudo - 1) / count, freedom, shrunk)
-
-
-class Estimate(float):
-    """A value computed from n documents, with its standard error, or the `reason` why there is none.
-
-    `parts` has the influence of the documents, with a weight each; `repeats` the scores of every answer by document. A
-    group's estimate also has its number of `tasks` and the members `missing` a value; `chosen` names the best members, if it
-    is of those alone. `draws` is the number of independent draws: documents or clusters. An aggregation that returns named
-    numbers has them in `named_values`, and NaN as value. `bounds` limit the value. `spread` is that of its interval, where it
-    does not follow from the parts; `center` is the middle of the interval, where that is not the value; `note` what a reader
-    should know about it; a median's values are `ranked`. `unused_bounds` are declared ones that its scores are not within.
-    """
-
-    __slots__ = (
-        "bounds", "center", "chosen", "draws", "is_power", "is_rate", "level", "missing", "n", "named_values", "note", "parts",
-        "ranked", "reason", "repeats", "side", "spread", "stderr", "tasks", "unused_bounds",
-    )  # fmt: skip
-
-    def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
-        return super().__new__(cls, value)
-
-    def __init__(  # noqa: PLR0913  # all that is stored about a number
-        self, value: float, stderr: float | None = None, n: int = 0, reason: str = "", *,
-        parts: Mapping[Influence, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
-        is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
-        draws: int | None = None, named_values: Mapping[str, float] | None = None, bounds: Bounds | None = None,
-        chosen: Sequence[str] = (), spread: Spread | None = None, center: float | None = None, level: float = 0.95,
-        side: str = "both", note: str = "", ranked: Sequence[float] | None = None,
-        unused_bounds: Bounds | None = None,
-    ) -> None:  # fmt: skip
-        self.stderr, self.n, self.reason, self.note = stderr, n, reason, note
-        self.parts: Mapping[Influence, float] = parts if parts is not None else {}
-        self.is_power, self.named_values, self.bounds, self.chosen = is_power, named_values, bounds, chosen
-        self.draws = n if draws is None else draws
-        self.repeats, self.is_rate, self.tasks, self.missing = repeats, is_rate, tasks, missing
-        self.ranked, self.unused_bounds = ranked, unused_bounds
-        self.spread, self.center, self.level, self.side = spread, value if center is None else center, level, side
-
-    @property
-    def value(self) -> float:
-        return float(self)
-
-    @property
-    def low(self) -> float | None:
-        """Lower end of the interval at the estimate's level; None where it has none."""
-        return self._ends()[0]
-
-    @property
-    def high(self) -> float | None:
-        return self._ends()[1]
-
-    def _ends(self) -> tuple[float, float] | tuple[None, None]:
-        from assay.statistics.intervals import one_sided
-
-        return one_sided(self, self.level, self.side) or (None, None)
-
-    @property
-    def method(self) -> str:
-        """The way its interval is made."""
-        from assay.statistics.intervals import method
-
-        return method(self)
-
-    @property
-    def df(self) -> float | None:
-        """Degrees of freedom of the interval; None where it uses none."""
-        from assay.statistics.intervals import spread_of
-
-        counted = self.is_rate and self.draws == self.n
-        return spread_of(self).freedom if self.method not in ("", "order") and not counted else None
-
-    def __repr__(self) -> str:
-        """The number as of a float, then its interval and documents: `0.5 (0.25 … 0.75, n 20)`."""
-        low, high = self._ends()
-        ends = self.reason or "no interval"
-        if low is not None and high is not None:
-            ends = f"{format_figures(low)} … {format_figures(high)}"
-        return f"{float(self)!r} ({ends}, n {self.n:,})"
-
-    __str__ = float.__repr__  # in texts and files it is a number
-
-    def but(self, **changes: Any) -> "Estimate":
-        """Return a copy with some attributes changed."""
-        own = {name: getattr(self, name) for name in self.__slots__} | changes
-        return Estimate(float(self), own.pop("stderr"), own.pop("n"), own.pop("reason"), **own)

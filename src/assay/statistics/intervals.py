@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
-from assay.statistics.influence import CLOSE, ROUNDED, Bounds, Estimate, Influence, Spread
+from assay.statistics.evidence import Estimate
+from assay.statistics.influence import CLOSE, ROUNDED, Bounds, Influence, Spread
 
 LEVEL = 0.95
 COUNTED = 100
@@ -27,12 +29,25 @@ Decision = Literal["pass", "fail", "inconclusive"]
 """Of a claim about a number: as far as its interval, or a test, decides it."""
 
 
+def with_interval(estimate: Estimate, level: float = LEVEL, side: str = "both") -> Estimate:
+    """The finished number: with its interval at this level, or the bound of one `side`, and how it was made."""
+    draws = estimate.draws
+    clusters = draws if 0 < draws < estimate.n else None
+    ends = one_sided(estimate, level, side)
+    if ends is None:
+        return replace(estimate, interval=None, method="", df=None, clusters=clusters)
+    kind = method(estimate)
+    is_counted = estimate.evidence.is_rate and draws == estimate.n
+    freedom = None if is_counted or kind == "order" else spread_of(estimate).freedom
+    return replace(estimate, interval=ends, method=kind, df=freedom, clusters=clusters)
+
+
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
     """The interval of a number, within the bounds of its kind; None where it has none."""
     ends = _unbounded(estimate, level)
-    if ends is None or estimate.bounds is None or not _is_within(estimate, estimate.bounds):
+    if ends is None or estimate.scale is None or not _is_within(estimate, estimate.scale):
         return ends
-    return max(ends[0], estimate.bounds[0]), min(ends[1], estimate.bounds[1])
+    return max(ends[0], estimate.scale[0]), min(ends[1], estimate.scale[1])
 
 
 def one_sided(estimate: Estimate, level: float, side: str) -> tuple[float, float] | None:
@@ -42,39 +57,39 @@ def one_sided(estimate: Estimate, level: float, side: str) -> tuple[float, float
     ends = interval(estimate, 2 * level - 1)
     if ends is None:
         return None
-    least, most = estimate.bounds or (-math.inf, math.inf)
+    least, most = estimate.scale or (-math.inf, math.inf)
     return (ends[0], most) if side == "lower" else (least, ends[1])
 
 
 def method(estimate: Estimate) -> str:
     """By which method a number's interval is made. It is stored with results, so that those of two versions are distinguished."""
-    if estimate.is_rate and _is_counted(estimate):
+    if estimate.evidence.is_rate and _is_counted(estimate):
         return "mid-p"
-    if estimate.stderr is None or math.isnan(estimate) or estimate.n < 2:
+    if estimate.stderr is None or estimate.value is None or estimate.n < 2:
         return ""
-    if estimate.is_rate or _is_bounded(estimate):
+    if estimate.evidence.is_rate or _is_bounded(estimate):
         return "wilson"
-    if estimate.ranked is not None:
+    if estimate.evidence.ranked is not None:
         return "order"
-    return f"student{'-log' if estimate.is_power and estimate > 0 else ''}{'-skew' if skewness(estimate) else ''}"
+    return f"student{'-log' if estimate.evidence.is_power and float(estimate) > 0 else ''}{'-skew' if skewness(estimate) else ''}"
 
 
 def spread_of(estimate: Estimate) -> Spread:
     """The spread that the interval is made of: that of the parts, with Satterthwaite's degrees of freedom."""
-    if estimate.spread is not None:
-        return estimate.spread
+    if estimate.evidence.spread is not None:
+        return estimate.evidence.spread
     plain = (estimate.stderr or 0.0) ** 2
-    if not estimate.parts or not all(part.count for part in estimate.parts):
-        return Spread(plain, max(estimate.draws - max(estimate.tasks, 1), 1), float(estimate))
+    if not estimate.evidence.parts or not all(part.count for part in estimate.evidence.parts):
+        return Spread(plain, max(estimate.draws - max(estimate.evidence.tasks, 1), 1), float(estimate))
     more = below = 0.0
     shrunk = estimate.center
-    for part, share in estimate.parts.items():
+    for part, share in estimate.evidence.parts.items():
         own = part.spread()
         more += share**2 * (own.variance - part.variance)
         below += (share**2 * own.variance) ** 2 / own.freedom
         shrunk += share * (own.shrunk - part.center)
     variance = max(plain + more, 0.0)
-    return Spread(variance, satterthwaite(estimate.parts, variance, below), shrunk)
+    return Spread(variance, satterthwaite(estimate.evidence.parts, variance, below), shrunk)
 
 
 def satterthwaite(parts: Iterable[Influence], variance: float, below: float) -> float:
@@ -94,13 +109,13 @@ def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
     Wilson's, with as many documents as would give its spread, fewer by how much wider Student's is than the normal one: never a
     point, and within the bounds. All others have Student's.
     """
-    if estimate.is_rate and _is_counted(estimate):
+    if estimate.evidence.is_rate and _is_counted(estimate):
         return mid_p(round(float(estimate) * estimate.n), estimate.n, level)
-    if estimate.stderr is None or math.isnan(estimate) or estimate.n < 2:
+    if estimate.stderr is None or estimate.value is None or estimate.n < 2:
         return None
-    if estimate.is_rate:
+    if estimate.evidence.is_rate:
         return _of_rate(estimate, level)
-    ends = order_statistics(estimate.ranked, level) if estimate.ranked is not None else None
+    ends = order_statistics(estimate.evidence.ranked, level) if estimate.evidence.ranked is not None else None
     if ends is not None:
         return ends
     spread = spread_of(estimate)
@@ -110,36 +125,36 @@ def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
         return _of_bounded(estimate, spread, level)
     value, error = estimate.center, math.sqrt(spread.variance)
     below, above = (error * each for each in for_skewness(student(level, spread.freedom), skewness(estimate)))
-    if estimate.is_power and value > 0:  # of e: even on the scale of its power, and never below 0
+    if estimate.evidence.is_power and value > 0:  # of e: even on the scale of its power, and never below 0
         return value * math.exp(-below / value), value * math.exp(min(above / value, 700.0))
     return value - below, value + above
 
 
 def skewness(estimate: Estimate) -> float:
     """The skewness of a number over other documents; 0 where it is too small to matter, or not known."""
-    sources = {part.source for part in estimate.parts}
-    variance = sum(share**2 * part.variance for part, share in estimate.parts.items())
-    if not (variance**1.5) or len(sources) < len(estimate.parts) or estimate.draws < ENOUGH:
+    sources = {part.source for part in estimate.evidence.parts}
+    variance = sum(share**2 * part.variance for part, share in estimate.evidence.parts.items())
+    if not (variance**1.5) or len(sources) < len(estimate.evidence.parts) or estimate.draws < ENOUGH:
         return 0.0
-    skewed = sum(share**3 * part.third_moment() for part, share in estimate.parts.items()) / variance**1.5
+    skewed = sum(share**3 * part.third_moment() for part, share in estimate.evidence.parts.items()) / variance**1.5
     return skewed if abs(skewed) > SKEWED else 0.0
 
 
 def noted(estimate: Estimate) -> Estimate:
     """The number of a task or group with a note, if a few documents make most of what it is uncertain by: others may well move it
     further."""
-    least = SKEWED if estimate.is_power else FEW_MAKE_IT
-    parts = estimate.parts.items()
-    is_known = estimate.parts and all(part.contributions is not None for part in estimate.parts)
-    if estimate.note or not is_known or "student" not in estimate.method or abs(skewness(estimate)) < least:
+    least = SKEWED if estimate.evidence.is_power else FEW_MAKE_IT
+    parts = estimate.evidence.parts.items()
+    is_known = estimate.evidence.parts and all(part.contributions is not None for part in estimate.evidence.parts)
+    if estimate.note or not is_known or "student" not in method(estimate) or abs(skewness(estimate)) < least:
         return estimate
     squares = sorted((each for part, share in parts for each in (share * part.by_draw()) ** 2), reverse=True)
     half, count = sum(squares) / 2, 0
     while half > 0:
         half, count = half - squares[count], count + 1
-    drawn = "documents" if all(part.clusters is None for part in estimate.parts) else "clusters"
+    drawn = "documents" if all(part.clusters is None for part in estimate.evidence.parts) else "clusters"
     share_of_all = f"{count} of {len(squares)} {drawn} {'makes' if count == 1 else 'make'} half of its uncertainty"
-    return estimate.but(note=f"{share_of_all}: others may move it further than its interval says")
+    return replace(estimate, note=f"{share_of_all}: others may move it further than its interval says")
 
 
 def for_skewness(quantile: float, skewness: float) -> tuple[float, float]:
@@ -162,18 +177,18 @@ def evened(t: float, skewness: float) -> float:
 
 def _is_counted(estimate: Estimate) -> bool:
     """Whether it is the share of so few separate documents that their counts give the interval."""
-    return 1 <= estimate.n <= COUNTED and estimate.draws == estimate.n and estimate.tasks == 1
+    return 1 <= estimate.n <= COUNTED and estimate.draws == estimate.n and estimate.evidence.tasks == 1
 
 
 def _is_bounded(estimate: Estimate) -> bool:
-    bounds = estimate.bounds
+    bounds = estimate.scale
     return bounds is not None and math.isfinite(bounds[0] + bounds[1]) and _is_within(estimate, bounds)
 
 
 def _is_within(estimate: Estimate, bounds: Bounds) -> bool:
     """Whether the number is within bounds, up to rounding: a weighted mean of ones may be the float after 1."""
     close = CLOSE * (bounds[1] - bounds[0]) if math.isfinite(bounds[0] + bounds[1]) else 0.0
-    return bounds[0] - close <= estimate <= bounds[1] + close
+    return bounds[0] - close <= float(estimate) <= bounds[1] + close
 
 
 def _of_rate(estimate: Estimate, level: float) -> tuple[float, float]:
@@ -182,20 +197,20 @@ def _of_rate(estimate: Estimate, level: float) -> tuple[float, float]:
     value, plain = float(estimate), (estimate.stderr or 0.0) ** 2
     if estimate.draws == estimate.n:
         return wilson(value, value * (1 - value) / plain if plain else float(estimate.draws), level)
-    return _of_bounded(estimate.but(bounds=(0.0, 1.0)), spread_of(estimate), level)
+    return _of_bounded(replace(estimate, scale=(0.0, 1.0)), spread_of(estimate), level)
 
 
 def _of_bounded(estimate: Estimate, spread: Spread, level: float) -> tuple[float, float]:
-    assert estimate.bounds is not None
-    low, high = estimate.bounds
+    assert estimate.scale is not None
+    low, high = estimate.scale
     wide = high - low
     shrunk, value = (spread.shrunk - low) / wide, min(max((estimate.center - low) / wide, 0.0), 1.0)
     weight = shrunk * (1 - shrunk) * wide**2 / spread.variance if spread.variance else float(estimate.draws)
-    weight = max(min(weight, float(estimate.n)) if estimate.is_rate else weight, LEAST)
+    weight = max(min(weight, float(estimate.n)) if estimate.evidence.is_rate else weight, LEAST)
     normal = NormalDist().inv_cdf(0.5 + level / 2)
     ends = wilson(value, weight * (normal / student(level, spread.freedom)) ** 2, level)
     below, above = low + wide * ends[0], low + wide * ends[1]
-    means = next(iter(estimate.parts)).means_if_alike() if [*estimate.parts.values()] == [1.0] else ()
+    means = next(iter(estimate.evidence.parts)).means_if_alike() if [*estimate.evidence.parts.values()] == [1.0] else ()
     if len(means) <= 1:
         return below, above
     last = len(means) - 1

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from assay.statistics.influence import Bounds, Estimate, Spread
-from assay.statistics.intervals import LEVEL
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import Bounds, Spread
+from assay.statistics.intervals import LEVEL, with_interval
 
 CORRELATION: Bounds = (-1.0, 1.0)
 Pairs = Sequence[tuple[float, float]]
@@ -23,11 +24,11 @@ def jackknifed(statistic: Statistic, pairs: Pairs, *, level: float = LEVEL) -> E
     """
     n = len(pairs)
     if n < 2:
-        return Estimate(math.nan, None, n, "one document has no spread")
+        return Estimate(None, None, n, "one document has no spread")
     try:
         value = statistic(pairs)
     except ValueError:
-        return Estimate(math.nan, None, n, "all labels or all scores are alike")
+        return Estimate(None, None, n, "all labels or all scores are alike")
     try:
         left = np.array([statistic([*pairs[:at], *pairs[at + 1 :]]) for at in range(n)])
     except ValueError:
@@ -38,4 +39,5 @@ def jackknifed(statistic: Statistic, pairs: Pairs, *, level: float = LEVEL) -> E
     if not variance:
         return Estimate(value, None, n, "it is the same whichever document is left out")
     spread = Spread(variance, float(n - 1), value)
-    return Estimate(value, math.sqrt(variance), n, spread=spread, bounds=CORRELATION, level=level)
+    number = Estimate(value, math.sqrt(variance), n, scale=CORRELATION, evidence=Evidence(spread=spread))
+    return with_interval(number, level)

@@ -8,6 +8,7 @@ four corners of labels and verdicts, as Price and Bonett (2004) add to shares, a
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,8 +18,9 @@ import numpy.typing as npt
 from assay.records import Floats
 from assay.statistics.arrays import Scores, Side, array, numbered
 from assay.statistics.arrays import estimate as estimate_of
-from assay.statistics.influence import Bounds, Estimate, Influence, Spread, clip_to_bounds
-from assay.statistics.intervals import LEVEL, student
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import Bounds, Influence, Spread, clip_to_bounds
+from assay.statistics.intervals import LEVEL, method, spread_of, student, with_interval
 
 PSEUDO = 0.85
 """Pseudo-documents at each corner, of labels at the ends of the scale alone; a whole one is too much for shares near 1."""
@@ -47,48 +49,44 @@ class Fit(NamedTuple):
     """The share of the labels' variance that the line explains."""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Corrected(Estimate):
-    """A corrected mean: `labels` documents have a label, `tuning` is λ, `judge` the mean of the verdicts.
-
-    Where the judge adds nothing it is that of the labels `alone`. `n` counts all documents with a verdict.
-    """
+    """A corrected mean. `n` counts all documents with a verdict."""
 
     labels: int
+    """How many documents have a label."""
     tuning: float
+    """How much the judge counts: λ of prediction-powered inference."""
     judge: float
-    alone: Estimate | None
-    by_document: Floats
+    """The mean of the verdicts."""
+    alone: Estimate | None = None
+    """That of the labels alone, where the judge adds nothing to it."""
+    by_document: Floats = field(compare=False, repr=False)
 
-    def _ends(self) -> tuple[float, float] | tuple[None, None]:
+    def finished(self, level: float, side: str) -> "Corrected":
+        """The number with its interval, or the bound of one `side`, at this level."""
         if self.alone is not None:
-            return self.alone.but(level=self.level, side=self.side)._ends()
-        if self.spread is None:
-            return None, None
-        least, most = self.bounds or (-math.inf, math.inf)
-        level = self.level if self.side == "both" else 2 * self.level - 1
-        half = student(level, self.spread.freedom) * math.sqrt(self.spread.variance)
+            own = with_interval(self.alone, level, side)
+            named = f"labels alone, {method(self.alone)}".rstrip(", ")
+            return replace(self, interval=own.interval, method=named, df=own.df)
+        spread = self.evidence.spread
+        assert spread is not None, "it is of the labels alone otherwise"
+        least, most = self.scale or (-math.inf, math.inf)
+        half = student(level if side == "both" else 2 * level - 1, spread.freedom) * math.sqrt(spread.variance)
         low, high = max(self.center - half, least), min(self.center + half, most)
-        return {"both": (low, high), "lower": (low, most), "upper": (least, high)}[self.side]
-
-    @property
-    def method(self) -> str:
-        """The way its interval is made."""
-        return "ppi++" if self.alone is None else f"labels alone, {self.alone.method}".rstrip(", ")
-
-    @property
-    def df(self) -> float | None:
-        return self.alone.df if self.alone is not None else self.spread.freedom if self.spread is not None else None
+        ends = {"both": (low, high), "lower": (low, most), "upper": (least, high)}[side]
+        return replace(self, interval=ends, method="ppi++", df=spread.freedom)
 
     @cached_property
     def for_contrasts(self) -> Floats:
         """A value per document with the same mean, as far apart as the interval is wide: for comparisons by document."""
-        low, high = self._ends()
+        low, high, spread = self.low, self.high, self.evidence.spread
         around = self.by_document - self.by_document.mean()
         plain = math.sqrt(float((around**2).sum())) / len(around)
         if low is None or high is None or not plain:
             return self.by_document
-        if self.alone is None and self.spread is not None:
-            width = student(LEVEL, self.spread.freedom) * math.sqrt(self.spread.variance)
+        if self.alone is None and spread is not None:
+            width = student(LEVEL, spread.freedom) * math.sqrt(spread.variance)
         else:
             width = (high - low) / 2
         wide: Floats = float(self) + around * max(width / (student(LEVEL, len(around) - 1) * plain), 1.0)
@@ -122,19 +120,19 @@ def corrected(  # noqa: PLR0913  # verdicts and labels, and all that the interva
     is_useful = len(chosen) < len(verdicts) and np.ptp(verdicts[chosen]) > 0
     if alone.draws >= FEWEST and alone.stderr is not None and is_useful:
         number, explained = _predicted(verdicts, people, chosen, bounds, ties)
-        if explained < USEFUL and _width(number) > WIDER * _width(alone.but(level=LEVEL, side="both")):
+        if explained < USEFUL and _width(number.finished(LEVEL, "both")) > WIDER * _width(with_interval(alone)):
             number = None
     if number is None:
-        number = _of_labels(alone, people, chosen)
-    number.level, number.side, number.judge = level, side, float(verdicts.mean())
-    if number.stderr is not None:
-        contributions = (number.by_document - float(number)) / len(verdicts)
-        part = Influence(
-            source, numbers, contributions, number.stderr**2, _as_numbers(clusters, ties), center=float(number)
-        )
-        part._spread = number.spread
-        number.parts = {part: 1.0}
-    return number
+        number = _of_labels(alone, verdicts, people, chosen)
+    number = number.finished(level, side)
+    if number.stderr is None:
+        return number
+    contributions = (number.by_document - float(number)) / len(verdicts)
+    part = Influence(
+        source, numbers, contributions, number.stderr**2, _as_numbers(clusters, ties), center=float(number)
+    )
+    part._spread = number.evidence.spread
+    return replace(number, evidence=replace(number.evidence, parts={part: 1.0}))
 
 
 def _as_numbers(clusters: Sequence[object] | None, ties: Places | None) -> list[int] | None:
@@ -168,31 +166,35 @@ def _predicted(
         value,
         stderr,
         count,
-        bounds=bounds,
-        draws=draws,
-        spread=Spread(variance, float(draws - 2), center),
-        center=center,
+        scale=bounds,
+        evidence=Evidence(draws=draws, spread=Spread(variance, float(draws - 2), center), center=center),
+        labels=len(chosen),
+        tuning=plain.slope * (count - len(chosen)) / count,
+        judge=float(verdicts.mean()),
+        by_document=value + count * (around - around.mean()),
     )
-    number.labels, number.alone = len(chosen), None
-    number.tuning = plain.slope * (count - len(chosen)) / count
-    number.by_document = value + count * (around - around.mean())
     return number, wide.explained
 
 
-def _of_labels(alone: Estimate, people: Floats, chosen: Places) -> Corrected:
+def _of_labels(alone: Estimate, verdicts: Floats, people: Floats, chosen: Places) -> Corrected:
     count, value = len(people), float(alone)
-    number = Corrected(
-        value, alone.stderr, count, alone.reason, bounds=alone.bounds, draws=alone.draws, center=alone.center
-    )
-    if alone.stderr is not None:
-        from assay.statistics.intervals import spread_of
-
-        number.spread = spread_of(alone)
-    number.labels, number.tuning, number.alone = len(chosen), 0.0, alone
-    number.by_document = np.full(count, value)
+    by_document = np.full(count, value)
     n = max(len(chosen), 2)
-    number.by_document[chosen] += count / n * (people[chosen] - value) * math.sqrt(n / (n - 1))
-    return number
+    by_document[chosen] += count / n * (people[chosen] - value) * math.sqrt(n / (n - 1))
+    spread = spread_of(alone) if alone.stderr is not None else None
+    return Corrected(
+        value,
+        alone.stderr,
+        count,
+        alone.reason,
+        scale=alone.scale,
+        evidence=Evidence(draws=alone.draws, spread=spread, center=alone.center),
+        labels=len(chosen),
+        tuning=0.0,
+        judge=float(verdicts.mean()),
+        alone=alone,
+        by_document=by_document,
+    )
 
 
 def _line(verdicts: Floats, people: Floats, chosen: Places, bounds: Bounds | None, pseudo: float) -> Fit:

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
 
 from assay.errors import some
 from assay.records import Floats
-from assay.statistics.influence import Bounds, Estimate, Influence, Spread
+from assay.statistics.evidence import Estimate, Evidence, with_evidence
+from assay.statistics.influence import SHARE, Bounds, Influence, Spread
 from assay.statistics.intervals import spread_of
 from assay.statistics.spread import NEAR, MemberEstimate, curved, resampled, smooth, unknown
 
@@ -20,10 +22,10 @@ def mean_by_weight(members: Sequence[MemberEstimate], weights: Sequence[float]) 
     """The mean of the members, each with its weight. By size, that of all documents together."""
     whole = sum(weights)
     if not whole:
-        return unknown(math.nan, members, "no member has a document")
+        return unknown(None, members, "no member has a document")
     above = 0.0
     for member, weight in zip(members, weights, strict=True):
-        above += member.estimate * weight
+        above += float(member.estimate) * weight
     numbers = [float(member.estimate) for member in members]
     value = min(max(above / whole, min(numbers)), max(numbers)) if min(weights) >= 0 else above / whole
     number = smooth(value, members, [weight / whole for weight in weights])
@@ -32,20 +34,20 @@ def mean_by_weight(members: Sequence[MemberEstimate], weights: Sequence[float]) 
         abs(member.size * whole - weight * size) <= 1e-9 * abs(whole) * size
         for member, weight in zip(members, weights, strict=True)
     )
-    is_rate = by_size and all(member.estimate.is_rate for member in members)
-    return number.but(is_rate=is_rate, bounds=_shared_bounds(members))
+    is_rate = by_size and all(member.estimate.evidence.is_rate for member in members)
+    return replace(number, scale=_shared_bounds(members), evidence=replace(number.evidence, is_rate=is_rate))
 
 
 def _shared_bounds(members: Sequence[MemberEstimate]) -> Bounds | None:
-    bounds = {member.estimate.bounds for member in members}
+    bounds = {member.estimate.scale for member in members}
     return bounds.pop() if len(bounds) == 1 else None
 
 
 def power_mean(members: Sequence[MemberEstimate], weights: Sequence[float], power: float, named: str) -> Estimate:
     """A mean of powers, back in the scale of its members. Its interval is around the number minus the bias that a bent function
     of uncertain members has."""
-    if any(member.estimate <= 0 for member in members):
-        return unknown(math.nan, members, f"a {named} mean needs numbers above 0")
+    if any(float(member.estimate) <= 0 for member in members):
+        return unknown(None, members, f"a {named} mean needs numbers above 0")
     if len(members) == 1 or not sum(weights):
         return mean_by_weight(members, weights)
     numbers, shares = np.array([float(member.estimate) for member in members]), np.array(weights) / sum(weights)
@@ -58,9 +60,10 @@ def power_mean(members: Sequence[MemberEstimate], weights: Sequence[float], powe
         [member.estimate.stderr or 0.0 for member in members], numbers
     )  # nearer to 0 the expansion fails
     center = mean - float((bends * errors**2).sum()) / 2
-    near = [member.name for member in members if member.estimate < NEAR * (member.estimate.stderr or 0.0)]
+    near = [member.name for member in members if float(member.estimate) < NEAR * (member.estimate.stderr or 0.0)]
     note = f"{some(near)}: may as well be 0, and the interval says little of a {named} mean then" if near else ""
-    return number.but(center=center, bounds=_shared_bounds(members), note=note)
+    evidence = replace(number.evidence, center=center)
+    return replace(number, scale=_shared_bounds(members), note=note, evidence=evidence)
 
 
 def _power_mean(numbers: Floats, shares: Floats, power: float) -> Floats:
@@ -85,10 +88,11 @@ def middle(members: Sequence[MemberEstimate], draws: int | None = None) -> Estim
 
     error, reason = resampled(medians, members, draws or usual)
     n, independent = sum(member.size for member in members), sum(member.estimate.draws for member in members)
-    number = Estimate(value, error, n, reason, tasks=len(members), draws=independent, bounds=_shared_bounds(members))
+    evidence = Evidence(draws=independent, tasks=len(members))
+    number = Estimate(value, error, n, reason, scale=_shared_bounds(members), evidence=evidence)
     if error is None:
         return number
-    return number.but(spread=_spread_of_middle(members, chosen / chosen.sum(), number))
+    return with_evidence(number, spread=_spread_of_middle(members, chosen / chosen.sum(), number))
 
 
 def _spread_of_middle(members: Sequence[MemberEstimate], chances: Floats, number: Estimate) -> Spread:
@@ -118,34 +122,34 @@ def extreme(members: Sequence[MemberEstimate], *, least: bool) -> Estimate:
 def difference(members: Sequence[MemberEstimate]) -> Estimate:
     """One member minus another."""
     if len(members) != 2:
-        return unknown(math.nan, members, f"a difference takes two members, and there are {len(members)}")
-    number = smooth(members[0].estimate - members[1].estimate, members, [1.0, -1.0])
+        return unknown(None, members, f"a difference takes two members, and there are {len(members)}")
+    number = smooth(float(members[0].estimate) - float(members[1].estimate), members, [1.0, -1.0])
     bounds = _shared_bounds(members)
     wide = bounds[1] - bounds[0] if bounds is not None else math.inf
-    return number.but(bounds=(-wide, wide) if math.isfinite(wide) else None)
+    return replace(number, scale=(-wide, wide) if math.isfinite(wide) else None)
 
 
 def weighted_sum(members: Sequence[MemberEstimate], weights: Sequence[float], *, normalize: bool = False) -> Estimate:
     """The sum of the members, each times its weight; with `normalize`, over the sum of the weights."""
     whole = sum(weights) if normalize else 1.0
     if not whole:
-        return unknown(math.nan, members, "the weights add up to 0")
+        return unknown(None, members, "the weights add up to 0")
     slopes = [weight / whole for weight in weights]
-    value = sum(weight * member.estimate for weight, member in zip(weights, members, strict=True)) / whole
-    limits = [member.estimate.bounds for member in members]
+    value = sum(weight * float(member.estimate) for weight, member in zip(weights, members, strict=True)) / whole
+    limits = [member.estimate.scale for member in members]
     number = smooth(value, members, slopes)
     if any(each is None for each in limits):
         return number
     ends = [sorted((slope * each[0], slope * each[1])) for slope, each in zip(slopes, limits, strict=True) if each]
     low, high = sum(each[0] for each in ends), sum(each[1] for each in ends)
-    return number.but(bounds=(low, high) if math.isfinite(low + high) else None)
+    return replace(number, scale=(low, high) if math.isfinite(low + high) else None)
 
 
 def mean_of_scores(scores: Floats, like: Estimate) -> Estimate:
     """The mean of a score per document, for the documents that another number has."""
     n, value = len(scores), float(scores.mean())
     if n < 2 or like.draws == 1:
-        return Estimate(value, None, n, like.reason or "one document has no spread", draws=1)
-    known = next(iter(like.parts), None) or Influence(f"documents {id(like)}", range(n), None, 0.0)
-    draws = Influence.of_mean(known.source, known.documents, scores, known.clusters, bounds=(0.0, 1.0))
-    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, bounds=(0.0, 1.0), draws=draws.count)
+        return Estimate(value, None, n, like.reason or "one document has no spread", evidence=Evidence(draws=1))
+    known = next(iter(like.evidence.parts), None) or Influence(f"documents {id(like)}", range(n), None, 0.0)
+    draws = Influence.of_mean(known.source, known.documents, scores, known.clusters, bounds=SHARE)
+    return Estimate(value, math.sqrt(draws.variance), n, scale=SHARE, evidence=Evidence({draws: 1.0}, draws.count))

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from assay.records import Floats
-from assay.results import Estimate, Interval
 from assay.statistics.aggregations import Aggregation, Values
 from assay.statistics.estimates import estimate, resamples, whole_clusters
+from assay.statistics.evidence import Estimate, Interval
 from assay.statistics.influence import Influence, Spread
 from assay.statistics.intervals import ENOUGH, LEVEL, SKEWED, evened, for_skewness, satterthwaite, student, student_tail
 
@@ -132,8 +132,8 @@ def paired_difference(contrast: Contrast, level: float = LEVEL) -> PairedDiffere
     return PairedDifference(
         contrast.difference,
         contrast.stderr,
-        interval(contrast, level),
         contrast.documents,
+        interval=interval(contrast, level),
         df=contrast.freedom,
         clusters=contrast.draws if contrast.draws < contrast.documents else None,
         p=tested.p,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from assay.errors import some
 from assay.records import Floats
-from assay.results import Estimate, keys
+from assay.statistics.evidence import Estimate, keys
 from assay.statistics.intervals import student, student_tail
 from assay.statistics.paired import holm
 
@@ -114,9 +114,9 @@ def _rate(games: Sequence[Game], players: Sequence[str], level: float) -> list[R
         estimate = Estimate(
             MIDDLE + ELO * float(fit.strengths[number]),
             None if error is None else ELO * error,
+            len({game.cluster for game in games if name in game[:2]}),
+            reasons.get(name, "") or ("" if error is not None else "one document has no spread"),
             ends,
-            n=len({game.cluster for game in games if name in game[:2]}),
-            reason=reasons.get(name, "") or ("" if error is not None else "one document has no spread"),
         )
         rank = 1 + int((fit.strengths > fit.strengths[number] + 1e-9).sum())
         scores = [game.score if game.first == name else 1 - game.score for game in games if name in game[:2]]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import some
 from assay.records import Floats
-from assay.statistics.influence import Estimate, Influence
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import Influence
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,24 +35,27 @@ class MemberEstimate(NamedTuple):
     size: int
 
 
-def smooth(value: float, members: Sequence[MemberEstimate], slopes: Sequence[float]) -> Estimate:
+def smooth(value: float | None, members: Sequence[MemberEstimate], slopes: Sequence[float]) -> Estimate:
     """A number with its error; `slopes` are its derivatives by the members' numbers."""
     parts: dict[Influence, float] = {}
     for member, slope in zip(members, slopes, strict=True):
-        for draws, share in member.estimate.parts.items():
+        for draws, share in member.estimate.evidence.parts.items():
             parts[draws] = parts.get(draws, 0.0) + slope * share
     n = sum(member.size for member in members)
     without = [member.name for member in members if member.estimate.stderr is None]
     if without:
-        return Estimate(value, None, n, f"no standard error is known of {some(without)}", tasks=len(members))
+        return Estimate(
+            value, None, n, f"no standard error is known of {some(without)}", evidence=Evidence(tasks=len(members))
+        )
     error = math.sqrt(variance(parts))
     independent = sum(member.estimate.draws for member in members)
-    return Estimate(value, error, n, parts=parts, tasks=len(members), draws=independent)
+    return Estimate(value, error, n, evidence=Evidence(parts, independent, tasks=len(members)))
 
 
-def unknown(value: float, members: Sequence[MemberEstimate], reason: str) -> Estimate:
+def unknown(value: float | None, members: Sequence[MemberEstimate], reason: str) -> Estimate:
     """A number without a standard error, and why."""
-    return Estimate(value, None, sum(member.size for member in members), reason, tasks=len(members))
+    size = sum(member.size for member in members)
+    return Estimate(value, None, size, reason, evidence=Evidence(tasks=len(members)))
 
 
 def variance(parts: Mapping[Influence, float]) -> float:
@@ -118,7 +122,7 @@ def curved(
     a third too much, or a sixth too little): the spread over resampled documents that leave it defined is taken instead.
     """
     straight = smooth(value, members, slopes)
-    near = any(member.estimate < NEAR * (member.estimate.stderr or 0.0) for member in members)
+    near = any(float(member.estimate) < NEAR * (member.estimate.stderr or 0.0) for member in members)
     if not near or not straight.stderr or _without_influence(members):
         return straight
     import numpy as np
@@ -148,7 +152,12 @@ def resampled(
 
 
 def _without_influence(members: Sequence[MemberEstimate]) -> list[str]:
-    return [m.name for m in members if not m.estimate.parts or any(d.contributions is None for d in m.estimate.parts)]
+    without = []
+    for member in members:
+        parts = member.estimate.evidence.parts
+        if not parts or any(part.contributions is None for part in parts):
+            without.append(member.name)
+    return without
 
 
 def _deviations(members: Sequence[MemberEstimate], draws: int, seed: int) -> Floats:
@@ -160,10 +169,10 @@ def _deviations(members: Sequence[MemberEstimate], draws: int, seed: int) -> Flo
     random = np.random.Generator(np.random.SFC64(seed))
     alike = sorted(members, key=lambda each: (each.size, float(each.estimate), each.estimate.stderr or 0.0))
     _draw_sums(
-        [part for member in alike for part in member.estimate.parts], draws, random, sums
+        [part for member in alike for part in member.estimate.evidence.parts], draws, random, sums
     )  # in any order the same
     for column, member in enumerate(members):
-        for part, share in member.estimate.parts.items():
+        for part, share in member.estimate.evidence.parts.items():
             off[:, column] += share * sums[part]
     return off
 

@@ -50,7 +50,7 @@ from assay.scoring.results import (
 from assay.scoring.scorer import Scorer
 from assay.scoring.scorer_models import models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, within
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.tasks.documents import (
     Splits,
     asked_after,

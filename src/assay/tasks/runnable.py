@@ -11,7 +11,7 @@ from assay.score_keys import ScoreKey
 from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.statistics.aggregations import Aggregation
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.tasks.task import Task
 
 AggregationOrFunction = Aggregation | Callable[..., Any]

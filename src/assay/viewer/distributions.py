@@ -6,7 +6,9 @@ from typing import Any
 
 from assay.report.charts import Bin
 from assay.report.document import Slice
-from assay.statistics.influence import SHARE, Bounds, Estimate, Spread, clip_to_bounds, with_pseudo_documents
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import SHARE, Bounds, Spread, clip_to_bounds, with_pseudo_documents
+from assay.statistics.intervals import with_interval
 from assay.viewer.samples import SOURCE, Samples, quoted
 
 MAX_BINS, MAX_SLICES = 20, 20
@@ -73,12 +75,12 @@ def slice_score(summary: Sequence[Any], scale: Bounds | None) -> Estimate:
     is_rate = is_right_or_wrong and scale in (None, SHARE)
     bounds = SHARE if is_rate else scale if scale is not None and scale[0] <= least and most <= scale[1] else None
     error = deviation / math.sqrt(count) if deviation is not None and count > 1 else None
-    number = Estimate(mean, error, count, is_rate=is_rate, bounds=bounds)
+    spread = None
     if error is not None and bounds is not None:
         carriers = (count / (kurtosis + 3) if kurtosis is not None else float(count)) if error else 0.0
         spread = with_pseudo_documents(Spread(error**2, count - 1.0, mean), float(count), carriers, bounds)
-        number = number.but(spread=spread)
-    return number
+    evidence = Evidence(is_rate=is_rate, spread=spread)
+    return with_interval(Estimate(mean, error, count, scale=bounds, evidence=evidence))
 
 
 def value_count(samples: Samples, column: str) -> int:

@@ -21,7 +21,7 @@ from assay.records import JSONObject
 from assay.runs.labels import TaskLabels, corrected_key, judged_answer
 from assay.runs.notes import write_notes
 from assay.runs.run import Run
-from assay.statistics.influence import Estimate
+from assay.statistics.evidence import Estimate
 from assay.viewer.library import RunLibrary
 from assay.viewer.pages import MissingPage, Page, find_run, find_task, open_samples
 from assay.viewer.query import url_for

@@ -14,7 +14,7 @@ from assay.number_text import format_short
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, IndexedRun
 from assay.results import Row, keys
-from assay.score_keys import ScoreKey, spellings
+from assay.score_keys import ScoreKey, metric_title, spellings
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
@@ -40,18 +40,14 @@ class TaskKey(NamedTuple):
 
     @property
     def label(self) -> str:
-        return self.metric if self.filter == "none" else f"{self.metric} ({self.filter})"
+        return metric_title(self.metric, self.filter)
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixNumber:
     """A number of a run; `best` where no other run is clearly better, `other_documents` where most runs have others."""
 
-    run: str
-    model: str
-    created: float | None
-    step: int | None
-    status: str
+    run: IndexedRun = field(metadata=keys("run=name", "model", "created", "step", "status"))
     row: Row = field(
         metadata=keys("task=owner", "metric", "filter", "value=estimate.value", "low=estimate.low", "high=estimate.high",
                       "stderr=estimate.stderr", "n=estimate.n", "failed", "higher_is_better")
@@ -311,9 +307,7 @@ def matrix_numbers(matrix: Matrix) -> Iterator[MatrixNumber]:
             if row is None:
                 continue
             is_best, has_other_data = entry.name in matrix.best[key], (entry.name, key.task) in matrix.other_data
-            yield MatrixNumber(
-                entry.name, entry.model, entry.created, entry.step, entry.status, row, is_best, has_other_data
-            )
+            yield MatrixNumber(entry, row, is_best, has_other_data)
 
 
 CELL, LINE = 92.0, 20.0

@@ -24,10 +24,10 @@ from assay.report.charts import (
     reliability_points,
 )
 from assay.report.drawing import Drawing
-from assay.results import Estimate as EstimateRecord
 from assay.results import ReliabilityPoint
 from assay.statistics.calibration import BINS
-from assay.statistics.influence import SHARE, Estimate
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import SHARE
 from assay.statistics.intervals import interval
 from assay.statistics.pass_at_k import pass_at_k
 from assay.viewer.distributions import score_bins, slice_score
@@ -131,7 +131,7 @@ def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | N
     place = f"least(cast(floor(share * {BINS}) as integer), {BINS - 1})"
     query = f"select avg(share), avg(cast(is_right as double)), count(*) from ({each}) group by {place} order by 1"
     points = [
-        ReliabilityPoint(confidence, EstimateRecord(share, interval=interval(_rate(share, count)), n=count))
+        ReliabilityPoint(confidence, Estimate(share, interval=interval(_rate(share, count)), n=count))
         for confidence, share, count in samples.database.rows(query, [samples.file])
     ]
     if not points:
@@ -158,7 +158,7 @@ def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | N
 
 def _rate(share: float, count: int) -> Estimate:
     error = math.sqrt(share * (1 - share) / (count - 1)) if count > 1 else None
-    return Estimate(share, error, count, is_rate=True, bounds=SHARE)
+    return Estimate(share, error, count, scale=SHARE, evidence=Evidence(is_rate=True))
 
 
 def margin_card(samples: Samples, most: int | None = None) -> ChartCard | None:
@@ -200,10 +200,10 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     points, table = [], []
     for mean, low, high, *summary in rows:
         name, part = f"{low:,} … {high:,}", slice_score(summary, samples.scale)
-        ends = part.low, part.high
-        title = f"{name} characters: {interval_text(part.value, *ends)}, n {part.n:,}"
-        points.append(Point(mean, part.value, *ends, title))
-        table.append((name, format_decimal(part.value), format_interval(*ends), f"{part.n:,}"))
+        value, ends = float(part), (part.low, part.high)
+        title = f"{name} characters: {interval_text(value, *ends)}, n {part.n:,}"
+        points.append(Point(mean, value, *ends, title))
+        table.append((name, format_decimal(value), format_interval(*ends), f"{part.n:,}"))
     panel = Panel(
         "",
         f"{samples.metric.metric}, 95 % interval",
@@ -311,6 +311,6 @@ def _passes(n: int, counted: Sequence[tuple[int, int]]) -> Iterator[Point]:
         mean = sum(value * count for value, count in values) / total
         square = sum((value - mean) ** 2 * count for value, count in values)
         error = math.sqrt(square / (total - 1) / total) if total > 1 else None
-        ends = interval(Estimate(mean, error, total, bounds=SHARE))
+        ends = interval(Estimate(mean, error, total, scale=SHARE))
         low, high = ends or (None, None)
         yield Point(k, mean, low, high, f"pass@{k} {format_decimal(mean)}")

@@ -49,10 +49,7 @@ class TrendPoint:
 class ScatterPoint:
     """Two numbers of a run."""
 
-    run: str
-    model: str
-    created: float | None
-    step: int | None
+    run: IndexedRun = field(metadata=keys("run=name", "model", "created", "step"))
     x: Estimate = field(metadata=keys("x=value", "x_low=low", "x_high=high"))
     y: Estimate = field(metadata=keys("y=value", "y_low=low", "y_high=high"))
 
@@ -160,7 +157,7 @@ def scatter(library: RunLibrary, query: QueryParams) -> Shown[ScatterPoint]:
     for entry in final_runs(matrix):
         x, y = (matrix.cell(entry.name, key) for key in keys)
         if x is not None and y is not None and _finite(x) and _finite(y):
-            points.append(ScatterPoint(entry.name, entry.model, entry.created, entry.step, x.estimate, y.estimate))
+            points.append(ScatterPoint(entry, x.estimate, y.estimate))
     return Shown(matrix, keys, points=points)
 
 
@@ -178,7 +175,7 @@ def draw_scatter(shown: Shown[ScatterPoint]) -> Drawing | None:
     """A cross of two intervals for each run, a color for each model."""
     if not shown.points:
         return None
-    models = list(dict.fromkeys(point.model for point in shown.points))
+    models = list(dict.fromkeys(point.run.model for point in shown.points))
     names = models if len(models) <= MAX_LINES else [""]
     series = []
     for number, name in enumerate(names):
@@ -188,13 +185,13 @@ def draw_scatter(shown: Shown[ScatterPoint]) -> Drawing | None:
                 float(point.y),
                 point.y.low,
                 point.y.high,
-                f"{point.run}: {format_short(point.x.value, 3)}, {format_short(point.y.value, 3)}",
+                f"{point.run.name}: {format_short(point.x.value, 3)}, {format_short(point.y.value, 3)}",
                 0.4,
                 at_low=point.x.low,
                 at_high=point.x.high,
             )
             for point in shown.points
-            if len(names) == 1 or point.model == name
+            if len(names) == 1 or point.run.model == name
         ]
         series.append(Series(name, points, number, line=False))
     numbers = [point.x for point in shown.points]

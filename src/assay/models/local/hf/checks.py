@@ -18,6 +18,7 @@ from assay.models.local.fallbacks import Fallbacks, reason_of
 from assay.models.local.hf.fallback import WITHOUT_FLASH, check_usable
 from assay.models.local.hf.states import StatefulModel, UnsupportedCache
 from assay.models.local.scoring import CausalLM, head_size, uniform_memory_errors
+from assay.number_text import format_figures
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -115,7 +116,7 @@ def _difference(model: "PreTrainedModel", plain: LogitsOf, other: LogitsOf) -> s
         far = float(_distances(other(model), plain(model)).max())
     if far <= TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE):
         return ""
-    why = f"its logits differ by {far:.2g} standard deviations"
+    why = f"its logits differ by {format_figures(far, 2)} standard deviations"
     if model.dtype in TOLERANCE or not math.isfinite(far):
         return why
     try:
