@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from assay.comparison.pairing import Array, PairedTask
+from assay.comparison.pairing import Array, PairedTask, scoring_configs
 from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
 from assay.records import Floats, JSONObject
@@ -208,8 +208,7 @@ def _within(
 
 def _metric_entries(config: JSONObject) -> list[Mapping[str, Any]]:
     """The entries of a task's metric_list and of those of its filters."""
-    filters = [each for each in config.get("filter_list") or () if isinstance(each, Mapping)]
-    lists = [config.get("metric_list"), *(each.get("metric_list") for each in filters)]
+    lists = [part.get("metric_list") for part in scoring_configs(config)]
     return [
         each for entries in lists if isinstance(entries, list | tuple) for each in entries if isinstance(each, Mapping)
     ]

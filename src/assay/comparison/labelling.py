@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from assay.comparison.pairing import PairedColumn, TaskScores, task_scores
+from assay.comparison.pairing import PairedColumn, TaskScores, scoring_configs, task_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import JSONDict, JSONObject, mapping
 from assay.results import Row, Share
@@ -119,9 +119,9 @@ def _is_judge(key: ScoreKey) -> bool:
 
 def _judges_of(config: JSONObject) -> Iterator[tuple[JSONObject, str | None]]:
     """The parameters of the judges of a task, and the filter whose answers each sees, where it is one."""
-    filters = [each for each in config.get("filter_list") or () if isinstance(each, Mapping)]
-    for written, only in [(config.get("scorer"), None), *((each.get("scorer"), each.get("name")) for each in filters)]:
-        yield from ((kwargs, only) for kwargs in _judges(written))
+    for part in scoring_configs(config):
+        only = None if part is config else part.get("name")
+        yield from ((kwargs, only) for kwargs in _judges(part.get("scorer")))
 
 
 def _judges(written: Any) -> Iterator[JSONObject]:

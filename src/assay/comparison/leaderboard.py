@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from assay.comparison.compare import check_shares, compare
-from assay.comparison.pairing import OtherPrompts, task_scores
+from assay.comparison.pairing import OtherPrompts, scoring_configs, task_scores
 from assay.comparison.rows import below
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import JSONObject
@@ -177,8 +177,7 @@ def _score(value: float | Sequence[float]) -> float:
 
 def _pairwise(config: JSONObject) -> dict[str, str]:
     """By name the scorers of a task that compare two answers, with the column of the other one."""
-    filters = [each for each in config.get("filter_list") or () if isinstance(each, Mapping)]
-    scorers = [each.get("scorer") for each in (config, *filters)]
+    scorers = [part.get("scorer") for part in scoring_configs(config)]
     judged = {}
     for scorer in (each for each in scorers if isinstance(each, Mapping)):
         kwargs = scorer.get("kwargs")

@@ -20,9 +20,8 @@ from assay.redaction import without_secrets
 from assay.results import Estimate, Results, Row, TaskEntry
 from assay.runs.folder import SAMPLES, RunError, staging_folder, write_results
 from assay.runs.run import COMPLETE, Run, finished_run
-from assay.runs.samples.encode import score_arrays
-from assay.runs.samples.records import ScoreColumns
-from assay.runs.samples.schema import ALWAYS, arrow_type
+from assay.runs.samples.encode import sample_arrays
+from assay.runs.samples.records import StoredSample
 from assay.runs.samples.writer import GroupWriter, file_name
 from assay.runs.storage import local_folder
 from assay.score_keys import ScoreKey, is_joined
@@ -139,10 +138,9 @@ class SharedTask:
     def write(self, path: Path) -> None:
         import pyarrow as pa
 
-        size = len(self.scores.documents)
         means = {key: self.mean(key) for key in self.numbers}
         rows = []
-        for place in range(size):
+        for place, document in enumerate(self.scores.documents.tolist()):
             scores: dict[ScoreKey, Any] = {key: float(v[place]) for key, v in means.items() if not math.isnan(v[place])}
             scores |= {key: v[place] for key, v in self.others.items() if v[place] is not None}
             if self.is_one:
@@ -150,15 +148,8 @@ class SharedTask:
             else:
                 every = {key: v[:, place] for key, v in self.numbers.items() if not np.isnan(v[:, place]).any()}
                 repeats = {key: v.tolist() for key, v in every.items()}
-            rows.append(ScoreColumns({}, scores, repeats, None, {}, ()))
-        arrays, keys = score_arrays(rows)
-        for name in ALWAYS - {*arrays, "doc_id"}:
-            kind = arrow_type(name)
-            empty: object = (
-                [] if pa.types.is_list(kind) else "{}" if name == "doc" else '""' if name in ("target", "gold") else ""
-            )
-            arrays[name] = pa.array([empty] * size, kind)
-        arrays["doc_id"] = pa.array(self.scores.documents, pa.int64())
+            rows.append(StoredSample(document, "", scores=scores, repeats=repeats))
+        arrays, keys = sample_arrays(rows)
         for name, digests in self.digests().items():
             arrays[name] = pa.array(digests)
         of_scores = {name: array for name, array in arrays.items() if is_joined(name)}

@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import DTypeLike, NDArray
 
 from assay.errors import ConfigError, Place, Problem, some
-from assay.records import AnyJSON
+from assay.records import AnyJSON, JSONObject
 from assay.redaction import redacted
 from assay.runs.labels import TaskLabels, corrected_key
 from assay.runs.run import Run
@@ -30,6 +30,11 @@ PROMPT_OPTIONS = ("apply_chat_template", "system_instruction", "fewshot_as_multi
 """Options of a run that change the prompts."""
 PACKED = {name: f"hash_of_{name}" for name in ("prompts", "responses", "contents", "clusters")}
 """Columns of a packed baseline, which has hashes in place of texts."""
+
+
+def scoring_configs(config: JSONObject) -> list[JSONObject]:
+    """The configuration of a task and those of its filters: each may have a scorer and metrics."""
+    return [config, *(entry for entry in config.get("filter_list") or () if isinstance(entry, Mapping))]
 
 
 def task_scores(run: Run, task: str) -> "TaskScores | None":

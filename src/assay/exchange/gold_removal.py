@@ -11,9 +11,9 @@ from assay.errors import some
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.run import Run
 from assay.runs.samples.decode import decode_samples
-from assay.runs.samples.encode import from_json
+from assay.runs.samples.encode import from_json, sample_arrays
 from assay.runs.samples.records import ROLLING, StoredRequest, StoredSample
-from assay.runs.samples.writer import GroupWriter, row_arrays
+from assay.runs.samples.writer import GroupWriter
 from assay.score_keys import ScoreKey
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class GoldRemoval:
         assert samples is not None, "who packs a run has looked"
         writer = GroupWriter(target)
         for table in samples.tables():
-            writer.write(*row_arrays([removal.row(row) for row in decode_samples(table)]))
+            writer.write(*sample_arrays([removal.row(row) for row in decode_samples(table)]))
         writer.end()
         for what in removal.summary():
             self._record(task, what)

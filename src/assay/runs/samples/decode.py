@@ -8,6 +8,7 @@ from assay.records import AnyJSON, JSONDict, Usage
 from assay.runs.samples.encode import call_of, from_json
 from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.runs.samples.schema import (
+    MADE_CALL,
     SCHEMA,
     Array,
     ArrowSchema,
@@ -254,7 +255,7 @@ def _replies(arrays: Arrays, table: ArrowTable) -> list[list[JSONDict] | None]:
     behind = _optional_lists(arrays, "verdicts", _verdicts, size)
     traces = _optional_lists(arrays, "trace", _trace, size)
     noticed = _optional_lists(arrays, "noticed", _noticed, size)
-    called = _optional_lists(arrays, "tool_calls", lambda structs: structs.to_pylist(), size)
+    called = _optional_lists(arrays, "tool_calls", _made_calls, size)
     states = arrays["state"].to_pylist() if "state" in arrays else [None] * size
     replies: list[list[dict[str, Any]] | None] = []
     for reply, more, trace, counts, calls, state in zip(own, behind, traces, noticed, called, states, strict=True):
@@ -301,6 +302,10 @@ def _verdicts(structs: Array) -> list[JSONDict]:
 def _trace(structs: Array) -> list[list[AnyJSON]]:
     numbers = _lists(structs.field("responses"), lambda values: values.to_pylist())
     return [[node, indices] for node, indices in zip(_values(structs, "node"), numbers, strict=True)]
+
+
+def _made_calls(structs: Array) -> list[JSONDict]:
+    return [{**dict.fromkeys(MADE_CALL), **call} for call in structs.to_pylist()]
 
 
 def _noticed(structs: Array) -> list[tuple[str, int]]:

@@ -13,17 +13,20 @@ from typing import Any
 import orjson
 
 from assay.records import AnyJSON, JSONDict, JSONObject, Usage
-from assay.runs.samples.arrays import float_array, int32_array, int_array, make_array, text_array, truth_array
-from assay.runs.samples.records import RequestColumns, ScoreColumns, StoredRequest
+from assay.runs.samples.arrays import ARRAYS, float_array, int32_array, text_array, truth_array
+from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.runs.samples.schema import (
     ALWAYS,
     ANSWER,
+    FAILURE,
     FILTERED,
-    MADE_CALL,
     MESSAGE,
     REQUEST,
+    REQUEST_COLUMNS,
     RESPONSE,
+    SCHEMA,
     SCORE,
+    SCORE_COLUMNS,
     TOOL_CALL,
     USAGE,
     VERDICT,
@@ -35,50 +38,60 @@ from assay.runs.samples.schema import (
 from assay.score_keys import ScoreKey
 
 
-def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
+def sample_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[ScoreKey]]:
+    """Build all columns, and return the keys of all scores beside them."""
+    scored, keys = score_arrays(rows)
+    return {**request_arrays(rows), **scored}, keys
+
+
+def request_arrays(rows: Sequence[StoredSample], requests: Array | None = None) -> dict[str, Array]:
     """Build the columns of requests and responses; `requests` is that column, if it is built already. Prefixes that prompts
     share are stored once."""
-    columns: dict[str, Sequence[Any]] = dict(
-        zip(RequestColumns._fields, _turned(rows, len(RequestColumns._fields)), strict=True)
-    )
-    arrays: dict[str, Array] = {
-        "doc_id": int_array(columns["doc_id"]),
+    columns = _columns(rows)
+    arrays: dict[str, Array | None] = {
         "kind": _dictionary(columns["kind"]),
-        "dropped": _unless_empty(int_array(columns["dropped"])),
-        **{name: text_array(columns[name]) for name in ("doc", "target", "gold")},
-        "choices": _lists(columns["choices"], text_array),
         "prefix": _dictionary(columns["prefix"]),
-        "prompt": text_array(columns["prompt"]),
         "requests": requests if requests is not None else request_lists(columns["requests"]),
         **_responses(columns["responses"], columns["replies"]),
     }
-    return _with_required(arrays)
+    return _with_plain(arrays, REQUEST_COLUMNS, columns)
 
 
-def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[ScoreKey]]:
+def score_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[ScoreKey]]:
     """Build the columns of answers and scores, with numeric scores last; returns also the keys of all scores, in their order."""
-    answers, scores, repeats, failed, failures, audit = _turned(rows, len(ScoreColumns._fields))
-    kinds = dict.fromkeys(map(tuple, scores))  # of most tasks one
-    keys = dict.fromkeys(key for kind in kinds for key in kind)
-    arrays: dict[str, Array] = {
-        "answers": _answers(answers),
-        "failed": text_array(failed),
-        "failures": _unless_empty(_lists([[*each.items()] for each in failures], _failures)) if any(failures) else None,
-        "audit": _lists(audit, text_array),
-        **_scores(scores, repeats, [*keys]),
+    columns = _columns(rows)
+    kinds = dict.fromkeys(map(tuple, columns["scores"]))  # of most tasks one
+    keys = [*dict.fromkeys(key for kind in kinds for key in kind)]
+    failures = [
+        [{"metric": key.metric, "filter": key.filter, "reason": reason} for key, reason in failures_of_row.items()]
+        for failures_of_row in columns["failures"]
+    ]
+    arrays: dict[str, Array | None] = {
+        "answers": _answers(columns["answers"]),
+        "failures": make_array([FAILURE], failures) if any(failures) else None,
+        "other_scores": None,
     }
-    return _with_required(arrays), [*keys]
+    return {**_with_plain(arrays, SCORE_COLUMNS, columns), **_scores(columns["scores"], columns["repeats"], keys)}, keys
 
 
-def _with_required(columns: Mapping[str, Array | None]) -> dict[str, Array]:
+def _columns(rows: Sequence[StoredSample]) -> dict[str, Sequence[Any]]:
+    return dict(zip(StoredSample._fields, _turned(rows, len(StoredSample._fields)), strict=True))
+
+
+def _with_plain(
+    made: Mapping[str, Array | None], types: Mapping[str, Type], columns: Mapping[str, Sequence[AnyJSON]]
+) -> dict[str, Array]:
+    """Add the columns that are as the fields of the rows: in the order of the schema, without those that are empty."""
     import pyarrow as pa
 
-    size = len(next(each for each in columns.values() if each is not None))
-    arrays = {
-        name: pa.nulls(size, arrow_type(name)) if each is None and name in ALWAYS else each
-        for name, each in columns.items()
-    }
-    return {name: each for name, each in arrays.items() if each is not None}
+    arrays: dict[str, Array] = {}
+    for name, kind in types.items():
+        array = made[name] if name in made else make_array(kind, columns[name]) if name in columns else None
+        if name in ALWAYS:
+            arrays[name] = array if array is not None else pa.nulls(len(columns["doc_id"]), arrow_type(name))
+        elif _unless_empty(array) is not None:
+            arrays[name] = array
+    return arrays
 
 
 def _turned(rows: Sequence[Sequence[AnyJSON]], width: int) -> list[Sequence[AnyJSON]]:
@@ -129,6 +142,17 @@ def _struct(described: Mapping[str, Type], fields: Mapping[str, Array | None], *
     return pa.StructArray.from_arrays([*there.values()], [*there])
 
 
+def make_array(kind: Type, values: Sequence[AnyJSON]) -> Array:
+    """An array of a type as the schema has it, as `pa.array` makes it, but without pandas; structs lack what none of them has."""
+    if isinstance(kind, str):
+        return ARRAYS[kind](values)
+    if isinstance(kind, list):
+        return _lists(values, lambda items: make_array(kind[0], items))
+    return _struct(
+        kind, {name: make_array(inner, [value.get(name) for value in values]) for name, inner in kind.items()}
+    )
+
+
 def as_json(value: AnyJSON) -> str:
     """A value as JSON; what JSON has no word for, as text."""
     try:
@@ -160,6 +184,15 @@ def _plain(value: AnyJSON) -> AnyJSON:
     return str(value)
 
 
+def _optional(
+    kind: Type, column: Sequence[Sequence[JSONObject] | None], convert: Callable[[JSONObject], JSONDict]
+) -> Array | None:
+    """A column of lists of structs; None where no row has any."""
+    if not any(column):
+        return None
+    return make_array([kind], [None if items is None else [*map(convert, items)] for items in column])
+
+
 # ---- requests
 
 
@@ -173,7 +206,7 @@ def _requests(flat: Sequence[StoredRequest]) -> Array:
     fields = {
         "kind": text_array(kinds),
         "prompt": text_array(prompts),
-        "messages": _lists(messages, _messages) if any(each is not None for each in messages) else None,
+        "messages": _optional(MESSAGE, messages, _message),
         "continuation": text_array(continuations),
         "params": text_array(params),
     }
@@ -192,26 +225,17 @@ def likelihood_requests(
     return _split(_struct(REQUEST, fields, "kind"), lengths)
 
 
-def _messages(flat: Sequence[JSONObject]) -> Array:
-    calls = [each.get("tool_calls") for each in flat]
-    fields = {
-        **{name: text_array([each.get(name) for each in flat]) for name in ("role", "content", "name", "tool_call_id")},
-        "tool_calls": _lists(calls, _tool_calls) if any(calls) else None,
-    }
-    return _struct(MESSAGE, fields, "role", "content")
+def _message(message: JSONObject) -> JSONDict:
+    """A message as the schema has it."""
+    calls = [*map(_tool_call, message.get("tool_calls") or ())]
+    return {**message, "tool_calls": calls or None}
 
 
-def _tool_calls(flat: Sequence[JSONObject]) -> Array:
-    parts = [call_parts(each) for each in flat]
-    ids, names, arguments = _turned(parts, 3)
-    whole = [None if call_of(*own) == each else as_json(each) for own, each in zip(parts, flat, strict=True)]
-    fields = {
-        "id": text_array(ids),
-        "name": text_array(names),
-        "arguments": text_array(arguments),
-        "json": text_array(whole),
-    }
-    return _struct(TOOL_CALL, fields, "name")
+def _tool_call(call: JSONObject) -> JSONDict:
+    """A tool call as the schema has it: as a whole where its parts do not say all."""
+    parts = call_parts(call)
+    whole = None if call_of(*parts) == call else as_json(call)
+    return {**dict(zip(("id", "name", "arguments"), parts, strict=True)), "json": whole}
 
 
 def call_parts(call: JSONObject) -> tuple[str | None, str | None, str | None]:
@@ -257,17 +281,24 @@ def _responses(
     return {
         "responses": _split(_split(structs, lengths), map(len, nested)),
         "verdicts": _lists(behind, _verdicts) if any(behind) else None,
-        "trace": _lists([each.get("trace") or None for each in ends], _trace)
-        if any("trace" in e for e in ends)
-        else None,
-        "noticed": _lists([[*each["noticed"].items()] if each.get("noticed") else None for each in ends], _noticed)
-        if any("noticed" in each for each in ends)
-        else None,
-        "tool_calls": _lists([each.get("tool_calls") or None for each in ends], _made_calls)
-        if any("tool_calls" in each for each in ends)
-        else None,
-        "state": _unless_empty(text_array([as_json(each["state"]) if "state" in each else None for each in ends])),
+        **_ends(ends),
     }
+
+
+def _ends(ends: Sequence[JSONObject]) -> dict[str, Array | None]:
+    """The columns of what the last response of a graph's record has beside it."""
+    columns: dict[str, list[Any]] = {
+        "trace": [
+            [{"node": str(node), "responses": numbers} for node, numbers in end.get("trace") or ()] or None
+            for end in ends
+        ],
+        "noticed": [
+            [{"what": what, "count": count} for what, count in end.get("noticed", {}).items()] or None for end in ends
+        ],
+        "tool_calls": [[*map(_made_call, end.get("tool_calls") or ())] or None for end in ends],
+        "state": [as_json(end["state"]) if "state" in end else None for end in ends],
+    }
+    return {name: make_array(SCHEMA[name], values) if any(values) else None for name, values in columns.items()}
 
 
 def _verdicts(flat: Sequence[JSONObject]) -> Array:
@@ -290,7 +321,7 @@ def _response_fields_of(said: Sequence[AnyJSON], metadata: Sequence[JSONObject] 
             name: text_array([each.get(name) for each in metadata]) for name in ("failed", "finish", "reasoning")
         }
         fields["usage"] = _usages(usages) if any(each is not None for each in usages) else None
-        fields["tool_calls"] = _lists(calls, _tool_calls) if any(calls) else None
+        fields["tool_calls"] = _optional(TOOL_CALL, calls, _tool_call)
     return fields
 
 
@@ -304,28 +335,14 @@ def _usages(column: Sequence[Sequence[AnyJSON] | None]) -> Array:
     return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=mask)
 
 
-def _trace(flat: Sequence[Sequence[AnyJSON]]) -> Array:
-    import pyarrow as pa
-
-    numbers = _lists([each[1] for each in flat], int_array)
-    return pa.StructArray.from_arrays([text_array([str(each[0]) for each in flat]), numbers], ["node", "responses"])
-
-
-def _made_calls(flat: Sequence[JSONObject]) -> Array:
-    import pyarrow as pa
-
-    columns = {name: [each.get(name) for each in flat] for name in MADE_CALL}
-    for name in ("arguments", "result"):
-        columns[name] = [each if each is None or isinstance(each, str) else as_json(each) for each in columns[name]]
-    arrays = [make_array(MADE_CALL[name], values) for name, values in columns.items()]
-    return pa.StructArray.from_arrays(arrays, [*MADE_CALL])
-
-
-def _noticed(flat: Sequence[tuple[str, int]]) -> Array:
-    import pyarrow as pa
-
-    counts = int_array([count for _, count in flat])
-    return pa.StructArray.from_arrays([text_array([what for what, _ in flat]), counts], ["what", "count"])
+def _made_call(call: JSONObject) -> JSONDict:
+    """A tool call as the schema has it: arguments, and a result that is not a text, as JSON."""
+    texts = {
+        name: value if value is None or isinstance(value, str) else as_json(value)
+        for name in ("arguments", "result")
+        for value in [call.get(name)]
+    }
+    return {**call, **texts}
 
 
 def _response_fields(values: Sequence[AnyJSON]) -> dict[str, Array | None]:
@@ -402,13 +419,6 @@ def _kind_of_answer(value: AnyJSON) -> str:
     return "json"
 
 
-def _failures(flat: Sequence[tuple[tuple[str, str], str]]) -> Array:
-    import pyarrow as pa
-
-    columns = [[key[0] for key, _ in flat], [key[1] for key, _ in flat], [reason for _, reason in flat]]
-    return pa.StructArray.from_arrays([text_array(each) for each in columns], ["metric", "filter", "reason"])
-
-
 def _scores(
     column: Sequence[Mapping[ScoreKey, AnyJSON]],
     repeats: Sequence[Mapping[ScoreKey, Sequence[AnyJSON]]],
@@ -427,31 +437,22 @@ def _scores(
             arrays[str(key)] = float_array(values)
     if not are_all:
         others = [[*_others(*of_sample)] for of_sample in zip(column, repeats, strict=True)]
-        arrays["other_scores"] = _lists(others, _other_scores)
+        arrays["other_scores"] = make_array([SCORE], others)
     return arrays
 
 
-def _others(
-    scores: Mapping[ScoreKey, AnyJSON], repeats: Mapping[ScoreKey, Sequence[AnyJSON]]
-) -> Iterator[tuple[str, str, int | None, AnyJSON]]:
+def _others(scores: Mapping[ScoreKey, AnyJSON], repeats: Mapping[ScoreKey, Sequence[AnyJSON]]) -> Iterator[JSONDict]:
     for key, value in scores.items():
         if not is_number(value):
-            yield (*key, None, value)
+            yield _other_score(key, None, value)
     for key, values in repeats.items():
         for repeat, value in enumerate(values):
-            yield (*key, repeat, value)
+            yield _other_score(key, repeat, value)
 
 
-def _other_scores(flat: Sequence[tuple[str, str, int | None, AnyJSON]]) -> Array:
-    metrics, filters, repeats, values = _turned(flat, 4)
-    fields = {
-        "metric": text_array(metrics),
-        "filter": text_array(filters),
-        "repeat": int_array(repeats),
-        "value": float_array([each if is_number(each) else None for each in values]),
-        "json": text_array([None if is_number(each) else as_json(each) for each in values]),
-    }
-    return _struct(SCORE, fields, "metric", "filter")
+def _other_score(key: ScoreKey, repeat: int | None, value: AnyJSON) -> JSONDict:
+    stored = {"value": value} if is_number(value) else {"json": as_json(value)}
+    return {"metric": key.metric, "filter": key.filter, "repeat": repeat, **stored}
 
 
 def is_number(value: AnyJSON) -> bool:

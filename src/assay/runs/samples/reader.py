@@ -34,10 +34,11 @@ from assay.runs.folder import RunError
 from assay.runs.samples import search
 from assay.runs.samples.decode import columns_of, decode_samples, fields_of, wrong_json, wrong_schema
 from assay.runs.samples.encode import from_json
-from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, SampleRecord, StoredRequest
+from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, SampleRecord, StoredRequest
 from assay.runs.samples.records import StoredSample as StoredSample
 from assay.runs.samples.schema import (
     DICTIONARIES,
+    REQUEST_COLUMNS,
     Array,
     ArrowTable,
     FileMetadata,
@@ -50,15 +51,6 @@ from assay.score_keys import ScoreKey
 
 T = TypeVar("T")
 PARQUET_END = b"PAR1"
-REQUEST_COLUMNS = (
-    *(name for name in RequestColumns._fields if name != "replies"),
-    "verdicts",
-    "trace",
-    "noticed",
-    "tool_calls",
-    "state",
-)
-"""The columns of requests and responses."""
 
 
 class ReplayedSample(NamedTuple):

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -35,59 +36,34 @@ class StoredRequest(NamedTuple):
     params: str | None = None
 
 
-class RequestColumns(NamedTuple):
-    """The columns of a sample's requests and responses. `doc`, `target` and `gold` are JSON: users' data has no schema."""
-
-    doc_id: int
-    kind: str
-    dropped: int | None
-    doc: str
-    target: str
-    gold: str | None
-    choices: Sequence[str] | None
-    prefix: str
-    prompt: str
-    requests: Sequence[StoredRequest]
-    responses: Sequence[Sequence[Any]]
-    """By request the answers as filters saw them: a text, a pair of log-likelihood and greediness, or a log-likelihood."""
-    replies: Sequence[Mapping[str, Any]] | None
-    """See `SampleRecord.replies`."""
-
-
-class ScoreColumns(NamedTuple):
-    """The columns of a sample's answers and scores."""
-
-    answers: Mapping[str, Sequence[Any]]
-    scores: Mapping[ScoreKey, Any]
-    repeats: Mapping[ScoreKey, Sequence[Any]]
-    """The score of every answer, where a document has several."""
-    failed: str | None
-    failures: Mapping[ScoreKey, str]
-    """The reason of each missing value, by row."""
-    audit: Sequence[str]
-
-
 class StoredSample(NamedTuple):
-    """A sample: the fields of `RequestColumns`, then those of `ScoreColumns`."""
+    """A sample as its file has it. `doc`, `target` and `gold` are JSON: users' data has no schema.
+
+    A new column is a field here, with a default, and its type in schema.py; the writer fills it.
+    """
 
     doc_id: int
-    kind: str
-    dropped: int | None
-    doc: str
-    target: str
-    gold: str | None
-    choices: Sequence[str] | None
-    prefix: str
-    prompt: str
-    requests: Sequence[StoredRequest]
-    responses: Sequence[Sequence[Any]]
-    replies: Sequence[Mapping[str, Any]] | None
-    answers: Mapping[str, Sequence[Any]]
-    scores: Mapping[ScoreKey, Any]
-    repeats: Mapping[ScoreKey, Sequence[Any]]
-    failed: str | None
-    failures: Mapping[ScoreKey, str]
-    audit: Sequence[str]
+    kind: str = NOTHING
+    dropped: int | None = None
+    doc: str = "{}"
+    target: str = '""'
+    gold: str | None = None
+    choices: Sequence[str] | None = None
+    prefix: str = ""
+    prompt: str = ""
+    requests: Sequence[StoredRequest] = ()
+    responses: Sequence[Sequence[Any]] = ()
+    """By request the answers as filters saw them: a text, a pair of log-likelihood and greediness, or a log-likelihood."""
+    replies: Sequence[Mapping[str, Any]] | None = None
+    """See `SampleRecord.replies`."""
+    answers: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    scores: Mapping[ScoreKey, Any] = MappingProxyType({})
+    repeats: Mapping[ScoreKey, Sequence[Any]] = MappingProxyType({})
+    """The score of every answer, where a document has several."""
+    failed: str | None = None
+    failures: Mapping[ScoreKey, str] = MappingProxyType({})
+    """The reason of each missing value, by row."""
+    audit: Sequence[str] = ()
 
     @property
     def trace(self) -> Trace | None:
@@ -99,14 +75,6 @@ class StoredSample(NamedTuple):
         """The keys and values that nodes of a graph had written when the record failed."""
         state: JSONObject = self.replies[-1].get("state", {}) if self.replies else {}
         return state
-
-    @property
-    def request_columns(self) -> RequestColumns:
-        return RequestColumns._make(self[: len(RequestColumns._fields)])
-
-    @property
-    def score_columns(self) -> ScoreColumns:
-        return ScoreColumns._make(self[len(RequestColumns._fields) :])
 
 
 class SampleRecord(NamedTuple):

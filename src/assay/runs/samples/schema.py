@@ -35,18 +35,25 @@ VERDICT: dict[str, Type] = {**RESPONSE, "role": TEXT, "question": TEXT}
 """The response of a model that a scorer asked, with its role and the question."""
 ANSWER: dict[str, Type] = {"text": TEXT, "value": FLOAT, "greedy": TRUTH, "json": TEXT}
 """The answer of a filter: a text, a log-likelihood with or without its greediness, or anything else as JSON."""
+VISIT: dict[str, Type] = {"node": TEXT, "responses": [INT]}
+"""A node that the record of a graph visited, with the numbers of its responses."""
+NOTICE: dict[str, Type] = {"what": TEXT, "count": INT}
+FAILURE: dict[str, Type] = {"metric": TEXT, "filter": TEXT, "reason": TEXT}
 REQUEST: dict[str, Type] = {"kind": TEXT, "prompt": TEXT, "messages": [MESSAGE], "continuation": TEXT, "params": TEXT}
 FILTERED: dict[str, Type] = {"filter": TEXT, "values": [ANSWER]}
 SCORE: dict[str, Type] = {"metric": TEXT, "filter": TEXT, "repeat": INT, "value": FLOAT, "json": TEXT}
-SCHEMA: dict[str, Type] = {
+REQUEST_COLUMNS: dict[str, Type] = {
     "doc_id": INT, "kind": TEXT, "dropped": INT, "doc": TEXT, "target": TEXT, "gold": TEXT, "choices": [TEXT], "prefix": TEXT,
     "prompt": TEXT,
-    "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [VERDICT], "trace": [{"node": TEXT, "responses": [INT]}],
-    "noticed": [{"what": TEXT, "count": INT}], "tool_calls": [MADE_CALL], "state": TEXT,
-    "answers": [FILTERED], "failed": TEXT,
-    "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],
+    "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [VERDICT], "trace": [VISIT],
+    "noticed": [NOTICE], "tool_calls": [MADE_CALL], "state": TEXT,
 }  # fmt: skip
-"""The columns; beside them a float64 for every row of scores, named by the text of its key: `metric,filter`."""
+"""The columns of documents, requests and responses: a run that is scored again has them as they were."""
+SCORE_COLUMNS: dict[str, Type] = {
+    "answers": [FILTERED], "failed": TEXT, "failures": [FAILURE], "audit": [TEXT], "other_scores": [SCORE],
+}  # fmt: skip
+"""The columns of answers and scores; beside them a float64 for every row of scores, named by the text of its key."""
+SCHEMA = {**REQUEST_COLUMNS, **SCORE_COLUMNS}
 ALWAYS = frozenset((
     "doc_id", "kind", "doc", "target", "gold", "choices", "prefix", "prompt", "requests", "responses", "answers", "failed", "audit",
 ))  # fmt: skip

@@ -39,9 +39,7 @@ from assay.runs.samples.records import (
     LOGLIKELIHOOD,
     NOTHING,
     ROLLING,
-    RequestColumns,
     SampleRecord,
-    ScoreColumns,
     StoredRequest,
     StoredSample,
     row_failures,
@@ -162,49 +160,46 @@ class SampleWriter:
         self._file = GroupWriter(self._part)
         self._known = known
         self._groups = self._written = 0
-        self._asked: list[RequestColumns] = []
+        self._rows: list[StoredSample] = []
         self._requests: list[Sequence[Request]] = []
-        self._documents: list[int] = []
-        self._verdicts: list[ScoreColumns] = []
         self._held = 0
         self._arrays: dict[str, Any] = {}
-        self._before: tuple[list[RequestColumns], list[Sequence[Request]], list[ScoreColumns]] = ([], [], [])
+        self._before: tuple[list[StoredSample], list[Sequence[Request]]] = ([], [])
         """The end of the last group of rows, for `write_newest`."""
         self.is_ended = False
 
     @property
     def count(self) -> int:
         """Number of samples so far."""
-        return self._written + len(self._verdicts)
+        return self._written + len(self._rows)
 
     def write_newest(self, path: Path, count: int) -> int:
         """Write the newest samples into a separate file, for readers of a run in progress; returns their number."""
-        missing = max(count - len(self._verdicts), 0)
-        asked, requests, verdicts = self._asked[-count:], self._requests[-count:], self._verdicts[-count:]
+        missing = max(count - len(self._rows), 0)
+        rows, requests = self._rows[-count:], self._requests[-count:]
         if missing:
-            before = self._before
-            asked, requests = [*before[0][-missing:], *asked], [*before[1][-missing:], *requests]
-            verdicts = [*before[2][-missing:], *verdicts]
-        if verdicts:
+            before_rows, before_requests = self._before
+            rows, requests = [*before_rows[-missing:], *rows], [*before_requests[-missing:], *requests]
+        if rows:
             part = path.with_name(f"{path.name}.part")
             file = GroupWriter(part)
-            scored, keys = score_arrays(verdicts)
-            file.write({**_request_arrays(asked, requests), **scored}, keys)
+            scored, keys = score_arrays(rows)
+            file.write({**_request_arrays(rows, requests), **scored}, keys)
             file.end()
             part.replace(path)  # not synced: it is of use while the run is, and no longer
-        return len(verdicts)
+        return len(rows)
 
     def add(self, record: SampleRecord) -> None:
         if self._known is None:
             requests = record.sample.requests[:: record.repeats]
-            columns = _request_columns(record, requests)
+            row = StoredSample(*_request_fields(record, requests), *_score_fields(record))
             self._requests.append(requests)
-            self._asked.append(columns)
-            self._held += len(columns.doc) + len(columns.prompt) + len(columns.prefix) + _length(record.responses)
-        elif not self._verdicts:
-            self._arrays = self._known(self._groups)
-        self._documents.append(record.sample.doc_id)
-        self._verdicts.append(score_columns(record))
+            self._held += len(row.doc) + len(row.prompt) + len(row.prefix) + _length(record.responses)
+        else:
+            row = StoredSample(record.sample.doc_id, *NOT_ASKED, *_score_fields(record))
+            if not self._rows:
+                self._arrays = self._known(self._groups)
+        self._rows.append(row)
         if self._is_full:
             self._flush()
 
@@ -212,14 +207,14 @@ class SampleWriter:
     def _is_full(self) -> bool:
         """Whether a group of rows is complete: by what is in it alone, or as it was before."""
         if self._known is not None:
-            return len(self._verdicts) == len(self._arrays["doc_id"])
-        return len(self._verdicts) >= ROWS or self._held >= HELD
+            return len(self._rows) == len(self._arrays["doc_id"])
+        return len(self._rows) >= ROWS or self._held >= HELD
 
     def end(self) -> None:
         """Write what is left."""
         self._flush()
         self._file.end()
-        self.is_ended, self._before = True, ([], [], [])
+        self.is_ended, self._before = True, ([], [])
 
     def place(self) -> None:
         """Give the file its name."""
@@ -232,17 +227,18 @@ class SampleWriter:
             self._part.unlink(missing_ok=True)
 
     def _flush(self) -> None:
-        if not self._verdicts and self._file.has_begun:
+        if not self._rows and self._file.has_begun:
             return
-        is_known = self._known is not None and self._verdicts
-        arrays = dict(self._arrays) if is_known else _request_arrays(self._asked, self._requests)
+        is_known = self._known is not None and self._rows
+        arrays = dict(self._arrays) if is_known else _request_arrays(self._rows, self._requests)
         self._groups += 1
-        assert arrays["doc_id"].to_pylist() == self._documents, "the samples of another file come in its order"
-        scored, keys = score_arrays(self._verdicts)
+        documents = [row.doc_id for row in self._rows]
+        assert arrays["doc_id"].to_pylist() == documents, "the samples of another file come in its order"
+        scored, keys = score_arrays(self._rows)
         self._file.write({**arrays, **scored}, keys)
-        self._written += len(self._verdicts)
-        self._before = (self._asked[-NEWEST:], self._requests[-NEWEST:], self._verdicts[-NEWEST:])
-        self._asked, self._requests, self._documents, self._verdicts, self._held = [], [], [], [], 0
+        self._written += len(self._rows)
+        self._before = (self._rows[-NEWEST:], self._requests[-NEWEST:])
+        self._rows, self._requests, self._held = [], [], 0
 
 
 def _length(responses: Sequence[Sequence[AnyJSON]]) -> int:
@@ -252,17 +248,11 @@ def _length(responses: Sequence[Sequence[AnyJSON]]) -> int:
     return sum([len(said) if type(said) is str else 30 for repeats in responses for said in repeats])
 
 
-def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[ScoreKey]]:
-    """The columns of rows, and the keys of their scores."""
-    scored, keys = score_arrays([row.score_columns for row in rows])
-    return {**request_arrays([row.request_columns for row in rows]), **scored}, keys
-
-
 # ---- a sample as rows have it
 
 
-def score_columns(record: SampleRecord) -> ScoreColumns:
-    """Return the columns of a sample's scores."""
+def _score_fields(record: SampleRecord) -> tuple[Any, ...]:
+    """The fields of a sample from its answers on. Positions: by their names, each sample would take 2 µs more."""
     answers: dict[str, Sequence[Any]] = {}
     scores: dict[ScoreKey, Any] = {}
     repeats: dict[ScoreKey, Any] = {}
@@ -276,26 +266,22 @@ def score_columns(record: SampleRecord) -> ScoreColumns:
         for metric, each in repeated.items() if repeated else ():
             repeats[_key(metric, name)] = each
     failures = row_failures(record) if has_failed else NO_FAILURES
-    return ScoreColumns(answers, scores, repeats, record.failed or None, failures, record.audit)
+    return answers, scores, repeats, record.failed or None, failures, record.audit
 
 
 _key = cache(ScoreKey)
 """One object for each row of scores: equal ones, made for each sample, took 8 % of the time of writing."""
+NOT_ASKED: tuple[Any, ...] = StoredSample(0)[1 : StoredSample._fields.index("answers")]
+"""The fields between the document's number and the answers, where the columns of requests are known already."""
 NO_FAILURES: Mapping[ScoreKey, str] = MappingProxyType({})
 
 
-def request_columns(record: SampleRecord) -> RequestColumns:
-    """Return the columns of a sample's requests and responses."""
-    requests = record.sample.requests[:: record.repeats]
-    return _with_requests(_request_columns(record, requests), request_rows(requests, Params()))
-
-
-def _request_columns(record: SampleRecord, requests: Sequence[Request]) -> RequestColumns:
-    """Return the columns without the requests, which are encoded together; their first prompt is whole."""
+def _request_fields(record: SampleRecord, requests: Sequence[Request]) -> tuple[Any, ...]:
+    """The fields of a sample before its answers, without its requests: they are encoded together, their first prompt is whole."""
     sample = record.sample
     first = _prompt(requests[0]) if requests else ""
     prefix = sample.prefix if requests and first.startswith(sample.prefix) else ""
-    return RequestColumns(
+    return (
         sample.doc_id,
         _kind(record, requests),
         sample.dropped or None,
@@ -316,14 +302,14 @@ def _prompt(request: Request) -> str:
     return prompt if isinstance(prompt, str) else prompt_text(prompt)
 
 
-def _with_requests(columns: RequestColumns, described: Sequence[StoredRequest]) -> RequestColumns:
+def _with_requests(row: StoredSample, described: Sequence[StoredRequest]) -> StoredSample:
     """Add the requests. A conversation is stored in the first of them, and not as a prompt, too."""
     if described and described[0].messages is not None:
-        return columns._replace(prefix="", prompt="", requests=described)
-    return columns._replace(requests=described)
+        return row._replace(prefix="", prompt="", requests=described)
+    return row._replace(requests=described)
 
 
-def _request_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Request]]) -> dict[str, Array]:
+def _request_arrays(rows: Sequence[StoredSample], requests: Sequence[Sequence[Request]]) -> dict[str, Array]:
     """Build the request columns; log-likelihoods, the most frequent kind, without a record for each request."""
     flat: Sequence[Any] = [request for of_sample in requests for request in of_sample]
     if {*map(type, flat)} != {Loglikelihood} or {type(request[0]) for request in flat} != {str}:
