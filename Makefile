@@ -8,8 +8,9 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VLLM_VENV ?= .venv-vllm
 VLLM = $(VLLM_VENV)/bin
 
-# Temporary files in memory, where it is large enough: each of some thousand runs is synced to disk ten times.
-IN_MEMORY = TMPDIR=$$(if [ -w /dev/shm ] && [ $$(df -Pk /dev/shm | awk 'END {print $$4}') -gt 4000000 ]; then echo /dev/shm; else echo $${TMPDIR:-/tmp}; fi)
+# Temporary files in memory, where it is large enough and programs may be run: each of some thousand runs is synced to disk ten times.
+IN_MEMORY = TMPDIR=$$(if [ -w /dev/shm ] && [ $$(df -Pk /dev/shm | awk 'END {print $$4}') -gt 4000000 ] \
+	&& ! grep -qs ' /dev/shm .*noexec' /proc/mounts; then echo /dev/shm; else echo $${TMPDIR:-/tmp}; fi)
 
 .PHONY: demo demo-cluster view test test-cluster quick test-python test-lowest fuzz chaos test-inspect test-vllm nightly check install install-test install-quick docs bench site release-check clean
 
