@@ -44,7 +44,7 @@ class Smallest(RowAggregator):
     """The smallest member, by the hook for one row."""
 
     def combine(self, members: Any, weights: Any) -> Any:  # the shape of the hook
-        return min(members, key=lambda member: member.estimate).estimate
+        return min(members, key=lambda member: float(member.estimate)).estimate
 
 
 class SetsItsAggregator(StandardGroup[Any]):
@@ -157,7 +157,7 @@ def geometric(group: Any, results: Any) -> dict[str, float]:
 
 
 def smallest(members: Any, weights: Any) -> Any:
-    return min(members, key=lambda member: member.estimate).estimate
+    return min(members, key=lambda member: float(member.estimate)).estimate
 
 
 def in_python_by(owner: str) -> dict[str, Any]:

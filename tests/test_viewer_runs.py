@@ -17,7 +17,6 @@ import pytest
 
 from assay.cli import main
 from assay.report.index import FEW_RUNS, FORMAT, INDEX, MIN_RUNS, RunIndex
-from assay.results import Estimate as Number
 from assay.results import Results, Row, TaskEntry
 from assay.runs.folder import write_json
 from assay.runs.results_json import encode
@@ -285,7 +284,7 @@ def test_runs_are_filtered_by_model_task_date_and_tag(runs: Path) -> None:
 def rate(right: int, n: int, higher: bool = True) -> Row:
     share = right / n
     low, high = interval(Estimate(share, math.sqrt(share * (1 - share) / n), n, evidence=Evidence(is_rate=True)))  # type: ignore[misc]
-    return Row("t", "acc", "none", Number(share, None, (low, high), n), higher_is_better=higher)
+    return Row("t", "acc", "none", Estimate(share, None, n, interval=(low, high)), higher_is_better=higher)
 
 
 def test_ties_are_decided_by_intervals_not_by_digits() -> None:
