@@ -381,7 +381,7 @@ def estimated(scored: ScoringLoop, key: str, values: Sequence[Any]) -> Any:
 
 def over_documents(
     scored: ScoringLoop, golds: Sequence[Any], answers: Sequence[Any], choices: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> dict[str, float]:
     columns: dict[str, list[Any]] = {}
     for gold, answer in zip(golds, answers, strict=True):
         if choices:
@@ -391,7 +391,7 @@ def over_documents(
             doc, responses = {"gold": gold}, [answer]
         for name, each in scores(scored, doc, responses).items():
             columns.setdefault(name, []).append(each)
-    return {name: estimated(scored, name, values) for name, values in columns.items()}
+    return {name: float(estimated(scored, name, values)) for name, values in columns.items()}
 
 
 @pytest.mark.parametrize("average", ["macro", "micro", "weighted"])

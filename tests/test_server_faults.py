@@ -236,7 +236,7 @@ def test_an_unreachable_model_ends_the_run_which_can_be_resumed(
         """It was greeted when it was there."""
 
     missing.greet = nothing  # type: ignore[union-attr,method-assign]
-    with pytest.raises(ModelUnreachable, match="unreachable for 1 s; stopped"):
+    with pytest.raises(ModelUnreachable, match=r"unreachable for 1\.0 s; stopped"):
         assay.simple_evaluate(missing, **options)
     again = Servers()
     try:

@@ -20,6 +20,7 @@ import pytest
 from tools.get_browser import NONE, find_browser
 
 from assay import simple_evaluate
+from assay.runs.live import LIVE, PROGRESS
 from assay.runs.run import Run
 from chat_world import write_chat_runs
 from kinds import mostly_nightly
@@ -627,7 +628,8 @@ def test_a_run_in_progress_is_followed(open_page: Open, tmp_path: Path) -> None:
         )
         try:
             deadline = time.monotonic() + 60
-            while not (out / "run.lock").exists() or "sums" not in (out / "run.lock").read_text():
+            progress = out / LIVE / PROGRESS
+            while not progress.exists() or "sums" not in progress.read_text():
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             page = open_page(named("run", run="slow"), at=at)
