@@ -337,6 +337,32 @@ def test_a_plug_in_is_a_class_of_a_few_lines() -> None:
     assert computed(THREE, {"metric": "acc", "aggregation": "range"}) == {"acc,none": 0.75}
 
 
+@pytest.mark.parametrize(("returned", "value", "reason"), [
+    (0.5, 0.5, "returned by a user function"),
+    ("half", None, "a value of type 'str', not a number"),
+    (Estimate(math.nan, 0.1, 3), None, "returned no number"),
+    (Estimate(0.5, math.nan, 3), 0.5, "nan as its standard error"),
+    (Estimate(0.5, -1.0, 3), 0.5, "-1.0 as its standard error"),
+    (Estimate(0.5, "wide", 3), 0.5, "'wide' as its standard error"),  # type: ignore[arg-type]
+    (Estimate(0.5, 0.1, None), None, "n = None, which is no count of documents"),  # type: ignore[arg-type]
+])  # fmt: skip
+def test_what_a_users_combine_returns_is_checked(
+    returned: Any, value: float | None, reason: str, tmp_path: Path
+) -> None:
+    @register_aggregator("own_combine")
+    class Own(RowAggregator):
+        def combine(self, members: Sequence[Any], weights: Sequence[float]) -> Any:
+            return returned
+
+    scored(tmp_path, "a", acc=[0, 1])
+    entries = "[{metric: acc, aggregation: own_combine}]"
+    group_file(tmp_path, f"group: g\ntask: [a]\naggregate_metric_list: {entries}\n")
+    row = rows_of(run(tmp_path, ANYTHING, "g"), "g")["acc,none"]
+    assert row["value"] == value
+    assert reason in row["reason"]
+    assert row.get("stderr") is None
+
+
 def test_a_function_written_for_lm_evals_groups_is_called_as_there(tmp_path: Path) -> None:
     """lm-eval gives the members' values, their sizes and `weight_by_size`: here (0.5 · 2 - 1 · 1) / 3, then without sizes."""
     scored(tmp_path, "a", acc=[0, 1])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from assay import Scripted, simple_evaluate
 from assay.cli import main
 from assay.errors import ConfigError
 from assay.report.latex import write_latex
@@ -39,6 +40,25 @@ def test_bold_are_the_best_number_and_those_not_significantly_worse(runs: list[P
     table = runs_table(runs)
     assert [column.name for column in table.columns] == ["model", *sorted(SCORES)]
     assert bold_cells(table) == BOLD
+
+
+def test_a_run_without_numbers_does_not_hide_those_of_the_next(tmp_path: Path) -> None:
+    """Whichever comes first: every document of one failed."""
+    good, other = two_runs(tmp_path, [1.0, 0.0], [0.0, 1.0])
+
+    def fail(prompt: str, params: dict[str, object], repeat: int) -> str:
+        raise ValueError(prompt)
+
+    bad = tmp_path / "bad"
+    simple_evaluate(
+        Scripted(generate=fail, identity="fails"), output_path=str(bad), tasks=["t"], include_path=str(tmp_path / "tasks"),
+        include_defaults=False, max_failures=None,
+    )  # fmt: skip
+    for runs in ([good, bad, other], [bad, good, other]):
+        table = runs_table(runs)
+        numbers = {str(line.cells[0]): line.cells[1] for line in table.lines}
+        values = sorted(cell.value is None for cell in numbers.values() if isinstance(cell, NumberCell))
+        assert values == [False, False, True]
 
 
 def test_three_runs_by_15_tasks_as_latex_can_be_read_back(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,6 +136,11 @@ def test_runs_are_listed_where_names_are(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["runs", "list", "--runs_dir", str(tmp_path / "runs")]) == 0
     assert listed == capsys.readouterr().out
     assert listed.splitlines()[1].startswith("one ")
+    assert main(["ls", "runs", str(tmp_path / "runs"), "--json"]) == 0
+    [one] = json.loads(capsys.readouterr().out)
+    assert (one["name"], one["kind"], one["status"], one["tasks"]) == ("one", "run", "complete", ["first_steps_sums"])
+    assert main(["ls", "runs", str(tmp_path / "runs"), "--pattern", "two*", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
     assert main(["ls", "tasks", "somewhere"]) == 0
     assert "no name matches '*somewhere*'" in capsys.readouterr().err
 

@@ -60,9 +60,9 @@ def define_ls(parser: argparse.ArgumentParser) -> None:
 
 def run_ls(options: argparse.Namespace) -> int:
     if options.kind == "runs":
-        from assay.cli.runs import run_runs  # reads runs, which names do without
+        from assay.cli.runs import list_runs, runs_dir  # reads runs, which names do without
 
-        return run_runs(argparse.Namespace(action="list", runs_dir=options.word or options.runs_dir))
+        return list_runs(runs_dir(options.word or options.runs_dir), options.pattern or "*", as_json=options.json)
     _take_words(options)
     if options.kind in KINDS:
         index = _index(options)

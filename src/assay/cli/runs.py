@@ -4,13 +4,15 @@ import argparse
 import shutil
 import time
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from assay.cli.flags import add_table_options
-from assay.cli.output import echo, echo_columns, echo_err, echo_tables, echo_wrapped
+from assay.cli.output import echo, echo_columns, echo_err, echo_json, echo_tables, echo_wrapped
 from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
 from assay.errors import ConfigError, did_you_mean
 from assay.number_text import format_decimal
+from assay.records import JSONObject
 from assay.redaction import redacted_text
 from assay.report.index import MIN_RUNS, IndexedRun, RunIndex, index_run
 from assay.report.report_table import Column, CountCell, ReportTable, TableLine
@@ -55,7 +57,7 @@ def define_runs(parser: argparse.ArgumentParser) -> None:
 
 def run_runs(options: argparse.Namespace) -> int:
     if options.action is None:  # `assay runs` alone
-        return _list(runs_dir(options.runs_dir))
+        return list_runs(runs_dir(options.runs_dir))
     if options.action == "push":
         return _push(Path(options.path), options.url, options.force)
     if options.action == "show" and (is_url(options.name) or is_url(options.runs_dir or runs_folder())):
@@ -67,7 +69,7 @@ def run_runs(options: argparse.Namespace) -> int:
         raise ConfigError.at(f"runs {options.action}", "changes runs of this machine only", fix)
     folder = runs_dir(options.runs_dir)
     if options.action == "list":
-        return _list(folder)
+        return list_runs(folder)
     if options.action == "show":
         return _show(_find_run(folder, options.name, holds_run))
     if options.action == "note":
@@ -78,13 +80,17 @@ def run_runs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _list(folder: Path) -> int:
-    paths = runs_in(folder)
-    if not paths:
+def list_runs(folder: Path, pattern: str = "*", *, as_json: bool = False) -> int:
+    """Print the runs of a folder whose names match, as a table or as an array of objects."""
+    paths = [path for path in runs_in(folder) if fnmatchcase(path.name, pattern)]
+    if not paths and not as_json:
         echo(f"no runs in {folder}; `assay run` puts them there")
         return 0
     known = RunIndex(folder).refresh() if len(paths) >= MIN_RUNS else {}
     runs = [_list_entry(path, known.get(path.name)) for path in paths]
+    if as_json:
+        echo_json([_described(run) for run in runs])
+        return 0
     columns = [
         Column("run"),
         Column("started", drop=1),
@@ -105,6 +111,16 @@ def _list_entry(path: Path, known: IndexedRun | None) -> IndexedRun:
     if known is None or known.problem or path.is_symlink():
         return index_run(Run.try_open(path, path.name))
     return known
+
+
+def _described(run: IndexedRun) -> JSONObject:
+    row = run.headline
+    number = None if row is None else {"name": run.headline_of, "row": str(row.key), "value": row.estimate.value}
+    return {
+        "name": run.name, "kind": "run", "path": str(run.path), "started": run.created, "model": run.model,
+        "tasks": list(run.tasks), "status": run.status, "number": number, "n": run.n, "failed": run.failed,
+        "problem": run.problem or None,
+    }  # fmt: skip
 
 
 def _row(run: IndexedRun) -> tuple[str, ...]:

@@ -199,7 +199,8 @@ class RowAggregator(Aggregator):
         if not chosen:
             return unknown(None, (), "no member has a number")
         by_size = self.by_size if entry.by_size is None else entry.by_size
-        number = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
+        combined = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
+        number = as_estimate(combined, sum(member.estimate.n for member in chosen))
         if len(chosen) < len(present):
             names = [member.name for member in chosen]
             number = with_evidence(unknown(number.value, chosen, f"{BIASED} (of {some(names)})"), chosen=names)

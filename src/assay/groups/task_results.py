@@ -7,7 +7,9 @@ Groups compute with `Estimate`; only here it becomes a float and back:
         return {"acc,none": sum(scores) / len(scores)}
 """
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from assay.records import UserValue, number
@@ -49,13 +51,26 @@ def as_estimate(value: UserValue, n: int = 0) -> Estimate:
     if isinstance(value, EstimatedFloat):
         return value.estimate
     if isinstance(value, Estimate):
-        return value
+        return _checked(value)
     plain_number = number(value)
     if plain_number is None:
         return failed_estimate(f"a user function returned a value of type {type(value).__name__!r}, not a number")
     if plain_number != plain_number:
         return failed_estimate("a user function returned NaN")
     return Estimate(plain_number, None, n, "returned by a user function")
+
+
+def _checked(estimate: Estimate) -> Estimate:
+    """An estimate that user code may have made by hand."""
+    if estimate.value is None and not estimate.reason:
+        return failed_estimate("a user function returned no number, and no reason for it")
+    if type(estimate.n) is not int or estimate.n < 0:
+        return failed_estimate(f"a user function returned n = {estimate.n!r}, which is no count of documents")
+    error = number(estimate.stderr)
+    if estimate.stderr is not None and (error is None or not 0 <= error < math.inf):
+        reason = f"a user function returned {estimate.stderr!r} as its standard error"
+        return replace(estimate, stderr=None, reason=reason)
+    return estimate
 
 
 def failed_estimate(reason: str) -> Estimate:

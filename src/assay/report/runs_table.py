@@ -111,7 +111,8 @@ def _measures(runs: Mapping[str, Run], options: RunsTableOptions) -> list[_Measu
     lines: dict[str, ResultLine] = {}
     for run in runs.values():
         for line in run.lines:
-            if line.numbers and (line.name not in lines or not lines[line.name].numbers):
+            before = lines.get(line.name)
+            if line.numbers and (before is None or (before.main is None and line.main is not None)):
                 lines[line.name] = line
     for pattern in options.tasks:
         if not any(fnmatchcase(name, pattern) for name in lines):
