@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from assay import TaskManager
+from assay.cli import main
 from assay.config.loader import load
 from assay.dialect import OURS
 from assay.errors import nearest
@@ -101,3 +102,20 @@ def test_a_parameter_of_the_wrong_type_is_reported_once_with_its_place_and_the_r
     assert len(problems) == 2
     assert "t.yaml:" in problems[0] and "until must be text" in problems[0]
     assert "exact_mach" in problems[1]
+
+
+def test_columns_that_the_documents_do_not_have_are_all_named_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "d.jsonl").write_text('{"question": "a", "choices": ["x", "y"], "gold": 0, "passage": "p"}\n')
+    path = tmp_path / "t.yaml"
+    path.write_text(
+        "task: t\ndataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\n"
+        "output_type: multiple_choice\ncluster_by: pasage\ndoc_to_text: '{{qestion}}?'\ndoc_to_choice: choises\n"
+        "doc_to_target: gold\nmetric_list: [{metric: acc}]\n"
+    )
+    for command in (["validate", str(path)], ["run", "--model", "dummy", "--tasks", str(path), "--no_output"]):
+        assert main(command) != 0
+        printed = "".join(capsys.readouterr())
+        for place, name in (("6:13", "passage"), ("7:17", "question"), ("8:16", "choices")):
+            assert f"t.yaml:{place}" in printed and f"did you mean {name!r}?" in printed, (command, name)

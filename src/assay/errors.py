@@ -77,6 +77,18 @@ class ConfigError(AssayError, ValueError):
     """A file, flag or argument is invalid, or names something that does not exist."""
 
 
+def run_checks(*checks: Callable[[], object]) -> None:
+    """Run all checks, and refuse at once what they find: none of them hides another's."""
+    problems: list[Problem] = []
+    for check in checks:
+        try:
+            check()
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+
+
 def uncheckable(file: str, reason: str) -> Problem:
     """Report a file on which assay's own code fails; only that file is unusable."""
     return Problem(Place(file, 1, 1), reason, "correct the file; if it is valid, report this as a bug in assay")

@@ -11,6 +11,7 @@ from assay.number_text import format_share
 from assay.report.comparison_text import DECISIONS, gate_line, gate_number
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, ShareCell, TableLine
 from assay.runs.comparison import Comparison, GateVerdict, decision_of
+from assay.score_keys import metric_title
 from assay.statistics.intervals import Decision
 
 Policy = Literal["pass", "fail"] | None
@@ -101,7 +102,7 @@ def recovery_table(comparison: Comparison) -> ReportTable:
                 NumberCell(row.b, digits=4),
                 ShareCell(row.recovery.value, digits=2),
             ]
-            lines.append(TableLine([row.name, row.metric, run, *numbers, ends]))
+            lines.append(TableLine([row.name, metric_title(row.metric, row.filter), run, *numbers, ends]))
     return ReportTable(columns, lines)
 
 

@@ -103,7 +103,7 @@ class Significance(NamedTuple):
     test: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PairedDifference(Estimate):
     """How much larger a number is in the second of two runs, on the same documents, and how likely that is by chance."""
 

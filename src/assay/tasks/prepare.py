@@ -4,14 +4,14 @@ import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.config.option import MAX_REPEATS, YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig, generation_types
-from assay.errors import ConfigError, Problem, did_you_mean
+from assay.errors import ConfigError, Problem, did_you_mean, run_checks
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Document,
@@ -119,11 +119,13 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     docs = evaluated_docs(task, config, splits)
     if len(docs) == 0:
         raise DataError(f"the split {evaluated_split(config)!r} is empty")
-    check_clusters(task, docs)
-    check_columns(task, docs, scored)
     columns = columns_of(docs)
     dialect = task_dialect(task, settings.run.compat)
-    check_prompts(task, config, columns, settings)
+    run_checks(
+        partial(check_clusters, task, docs),
+        partial(check_columns, task, docs, scored),
+        partial(check_prompts, task, config, columns, settings),
+    )
     prompter = Prompter(
         config,
         columns,

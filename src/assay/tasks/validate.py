@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from assay.catalog.roots import broken_plugins
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig, generation_types
-from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
+from assay.errors import ConfigError, Place, Problem, did_you_mean, run_checks, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
 from assay.records import Function, UserValue
 from assay.registry import Accepted, accepted
@@ -429,10 +429,10 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
 def _check_shown(task: Task, config: TaskConfig, docs: Split, settings: Settings, scored: ScoringLoop | None) -> None:
     """Refuse what documents show of a task whose functions are not run; `config` has other values for them."""
     columns = columns_of(docs)
-    check_clusters(task, docs)
+    checks = [partial(check_clusters, task, docs), partial(check_prompts, task, config, columns, settings)]
     if scored is not None:
-        check_columns(task, docs, scored)
-    check_prompts(task, config, columns, settings)
+        checks.insert(1, partial(check_columns, task, docs, scored))
+    run_checks(*checks)
     prompter = Prompter(config, columns, dialect=task_dialect(task, settings.run.compat))
     problem: RenderError | None = None
     for doc in islice(docs, LOOKED_FURTHER):
