@@ -84,12 +84,13 @@ def list_runs(folder: Path, pattern: str = "*", *, as_json: bool = False) -> int
     """Print the runs of a folder whose names match, as a table or as an array of objects."""
     paths = [path for path in runs_in(folder) if fnmatchcase(path.name, pattern)]
     if not paths and not as_json:
-        echo(f"no runs in {folder}; `assay run` puts them there")
+        which = f" that match {pattern!r}" if pattern != "*" else ""
+        echo(f"no runs{which} in {folder}; `assay run` puts them there")
         return 0
     known = RunIndex(folder).refresh() if len(paths) >= MIN_RUNS else {}
     runs = [_list_entry(path, known.get(path.name)) for path in paths]
     if as_json:
-        echo_json([_described(run) for run in runs])
+        echo_json([_run_json(run) for run in runs])
         return 0
     columns = [
         Column("run"),
@@ -113,14 +114,23 @@ def _list_entry(path: Path, known: IndexedRun | None) -> IndexedRun:
     return known
 
 
-def _described(run: IndexedRun) -> JSONObject:
+def _run_json(run: IndexedRun) -> JSONObject:
+    """A run as `ls runs --json` lists it: `name`, `kind` and `path` as of all names."""
     row = run.headline
     number = None if row is None else {"name": run.headline_of, "row": str(row.key), "value": row.estimate.value}
     return {
-        "name": run.name, "kind": "run", "path": str(run.path), "started": run.created, "model": run.model,
-        "tasks": list(run.tasks), "status": run.status, "number": number, "n": run.n, "failed": run.failed,
+        "name": run.name,
+        "kind": "run",
+        "path": str(run.path),
+        "started": run.created,
+        "model": run.model,
+        "tasks": list(run.tasks),
+        "status": run.status,
+        "number": number,
+        "n": run.n,
+        "failed": run.failed,
         "problem": run.problem or None,
-    }  # fmt: skip
+    }
 
 
 def _row(run: IndexedRun) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from assay.records import (
 )
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
-from assay.score_keys import ScoreKey  # fmt: skip
+from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices, check_clusters
 from assay.tasks.runnable import AggregationOrFunction
