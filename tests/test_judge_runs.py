@@ -43,10 +43,19 @@ def command(folder: Path, url: str, output: Path, at_once: int = 2, **more: obje
             *options]  # fmt: skip
 
 
+def texts(output: Path) -> list[str]:
+    """What the model and the judge said, as the journal has it."""
+    return [line["r"].get("text", "") for line in journal(output)]
+
+
 def verdicts(output: Path) -> set[str]:
     """The marks of the answers on which a verdict is written down."""
-    texts = [line["r"].get("text", "") for line in journal(output)]
-    return {json.loads(text)["id"] for text in texts if text.startswith('{"id"')}
+    return {json.loads(text)["id"] for text in texts(output) if text.startswith('{"id"')}
+
+
+def answered(output: Path) -> set[str]:
+    """The questions whose answers are written down."""
+    return {json.dumps({"say": text}) for text in texts(output) if text.startswith('{"score"')}
 
 
 def asked(url: str) -> tuple[list[str], list[str]]:
@@ -58,8 +67,8 @@ def asked(url: str) -> tuple[list[str], list[str]]:
 def judge_rows(output: Path) -> list[dict[str, Any]]:
     """The samples of a run without what differs from run to run: how long a response took."""
     rows = samples(output, "t")
-    texts = [[each.get("verdict") for each in row["replies"]] for row in rows]
-    return [{**row, "replies": text} for row, text in zip(rows, texts, strict=True)]
+    verdicts_only = [[reply.get("verdict") for reply in row["replies"]] for row in rows]
+    return [{**row, "replies": replies} for row, replies in zip(rows, verdicts_only, strict=True)]
 
 
 def test_a_run_that_is_killed_while_judging_resumes_and_asks_no_verdict_twice(talking: str, tmp_path: Path) -> None:
@@ -74,13 +83,17 @@ def test_a_run_that_is_killed_while_judging_resumes_and_asks_no_verdict_twice(ta
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    known, (_, before) = verdicts(output), asked(talking)
+    known, has_answer, (questions, before) = verdicts(output), answered(output), asked(talking)
     assert 6 <= len(known) < DOCUMENTS
+    assert len(known) <= len(has_answer) <= len(questions)
     assert finish(*command(tmp_path / "tasks", talking, output), cwd=tmp_path) == 0
-    questions, every = asked(talking)
-    again = every[len(before) :]
+    all_questions, every = asked(talking)
+    again, questions_again = every[len(before) :], all_questions[len(questions) :]
     assert known.isdisjoint(again)  # what was judged is not asked about again
-    assert len(questions) == len(set(questions)) == DOCUMENTS  # nor is what was answered
+    # nor is what was answered; a question that was in flight when the run was killed has to be sent again
+    assert len(questions_again) == len(set(questions_again))
+    assert has_answer | set(questions_again) == set(all_questions) and has_answer.isdisjoint(questions_again)
+    assert len(set(all_questions)) == DOCUMENTS
     assert sorted(again) == sorted(set(again))
     assert known | set(again) == verdicts(output)
     assert len(every) <= DOCUMENTS + 2  # two were in flight when it was killed
