@@ -20,7 +20,7 @@ from assay.report.report_table import (
     TableLine,
     TextCell,
 )
-from assay.report.table import count_failed, documents_cell, interval_cell, metric_cell, number_cell, value_cell
+from assay.report.table import count_failed, documents_cell, interval_cell, metric_cell, number_cell
 from assay.results import Estimate, Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.lines import ResultLine
@@ -107,7 +107,7 @@ def _provisional_cells(line: ResultLine, row: Row, *, is_first: bool) -> list[Ce
 
 def estimate_cells(row: Row) -> list[Cell]:
     """The value of a row, or a dash with the reason why it has none; its interval, and its place between 0 and 1."""
-    value = value_cell(row.estimate)
+    value: Cell = NumberCell(row.estimate.value, digits=4)
     if row.estimate.reason:
         value = PartsCell([value], hint=row.estimate.reason)
     return [value, interval_cell(row.estimate), bar_cell(row)]
