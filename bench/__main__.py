@@ -28,6 +28,7 @@ PARTS = (
     "watch",
     "live",
     "anchor",
+    "step",
 )
 
 

@@ -13,7 +13,16 @@ from hypothesis import settings
 from assay import TaskManager
 from budget import SuiteTime
 from commands import Run, isolated_plugins, isolated_state, run_command, run_process
-from kinds import MARKS, QUICK, Guard, chosen_marks, files_with_torch, mark_by_needs, share_fixtures
+from kinds import (
+    MARKS,
+    QUICK,
+    Guard,
+    chosen_marks,
+    files_with_torch,
+    mark_by_needs,
+    share_fixtures,
+    try_again_what_waits,
+)
 from run_world import FILES
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # or its client tries for 23 seconds to reach a hub that is not there
@@ -71,8 +80,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_by_needs(items)
+    if config.pluginmanager.hasplugin("rerunfailures"):  # the quick tests do without
+        try_again_what_waits(items)
     share_fixtures(items)
 
 

@@ -59,6 +59,21 @@ def mark_by_needs(items: list[pytest.Item]) -> None:
                 item.add_marker(getattr(pytest.mark, kind))
 
 
+WAITS = {"process", "server", "browser"}
+"""Kinds of tests that wait for other processes, whose speed is the machine's."""
+
+
+def try_again_what_waits(items: list[pytest.Item]) -> None:
+    """Let a test that waits for other processes fail twice before the suite fails; that it failed once is printed.
+
+    Of some thousand such tests, three at a time beside Ray clusters and browsers, one a day meets a pause that it does not expect.
+    A test that computes is never tried again.
+    """
+    for item in items:
+        if WAITS.intersection(mark.name for mark in item.iter_markers()):
+            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=5))
+
+
 def mostly_nightly(values: Iterable[object], kept: Container[object]) -> list[object]:
     """Return the parameters of a test of which `make test` runs those of `kept`, and `make nightly` the others."""
     nightly = pytest.mark.nightly
