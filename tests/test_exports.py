@@ -60,7 +60,6 @@ def test_lm_evals_files_are_in_a_folder_of_the_model_with_one_date(tasks: Path, 
         "results", "samples_sums", "samples_colours",
     ]  # fmt: skip
     results = json.loads(paths[0].read_text())
-    assert "assay" not in results
     assert results["results"]["colours"]["acc,none"] == ACC
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import run_world
-from assay import ScoreOptions, score
+from assay import Run, ScoreKey, ScoreOptions, score, simple_evaluate
 from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.exchange.archive import write_archive
@@ -22,6 +23,7 @@ from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
 from assay.exchange.inspect.log_file import member, with_attachments
 from assay.exchange.lm_eval_layout import lm_eval_layout
+from assay.models import Scripted
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
 from run_world import ACC, EXACT_MATCH, RecordingModel, sample_rows
@@ -434,3 +436,125 @@ def test_another_run_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="the folder holds another run"):
         import_runs([INSPECT / "colours.eval"], tmp_path / "run")
     import_runs([INSPECT / "colours.eval"], tmp_path / "run", force=True)
+
+
+ROUND_TRIP = {
+    "base.yaml": """
+        task: base
+        task_alias: Base sums
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: sums.jsonl}}
+        test_split: test
+        fewshot_split: test
+        doc_to_text: "{{q}}"
+        doc_to_target: a
+        generation_kwargs: {until: ["\\n"]}
+        cluster_by: subject
+        filter_list:
+          - {name: strict, filter: [{function: regex, regex_pattern: "^([0-9]+)$"}, {function: take_first}]}
+          - {name: loose, filter: [{function: regex, regex_pattern: "([0-9]+)"}, {function: take_first}]}
+        metric_list:
+          - {metric: exact_match}
+          - {metric: !function tools.length, aggregation: !function tools.by_name, higher_is_better: false}
+        metadata: {version: 2.0}
+    """,
+    "skewed.yaml": """
+        task: skewed
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: sums.jsonl}}
+        test_split: test
+        doc_to_text: "{{q}}"
+        doc_to_target: a
+        generation_kwargs: {until: ["\\n"]}
+        metric_list: [{metric: !function tools.size, aggregation: mean, higher_is_better: false}]
+    """,
+    "all.yaml": """
+        group: all
+        group_alias: Everything
+        task:
+          - base
+          - group: inner
+            task:
+              - {task: base, task_alias: one shot, num_fewshot: 1}
+              - skewed
+            aggregate_metric_list: [{metric: exact_match, missing: skip}]
+          - task: inline
+            dataset_path: json
+            dataset_kwargs: {data_files: {test: sums.jsonl}}
+            test_split: test
+            doc_to_text: "{{q}}"
+            doc_to_target: a
+            generation_kwargs: {until: ["\\n"]}
+            metric_list: [{metric: exact_match}]
+        aggregate_metric_list: [{metric: exact_match, missing: skip}]
+        metadata: {version: 3}
+    """,
+    "tools.py": (
+        "def length(references, predictions):\n    return len(predictions[0])\n"
+        "def by_name(items):\n    return {'short': sum(n < 2 for n in items), 'long': sum(n >= 2 for n in items)}\n"
+        "def size(references, predictions):\n    return 2.0 ** int(references[0])\n"
+    ),
+    "sums.jsonl": "".join(
+        json.dumps({"q": f"{number}+1=", "a": str(number + 1), "subject": "abc"[number % 3]}) + "\n"
+        for number in range(12)
+    ),
+}
+"""Tasks within groups, which have no file of their own; two filters; numbers by name; clusters; scores of very unlike size."""
+
+
+def says_the_sum(prompt: str, params: dict[str, object], repeat: int) -> str:
+    total = int(prompt.splitlines()[-1].partition("+")[0]) + 1
+    if total == 7:
+        raise TimeoutError("no answer")
+    return str(total) if total % 3 else f"it is {total}"
+
+
+@pytest.mark.parametrize("to", ["lm-eval", "lm-eval as a file", "assay"])
+def test_what_is_exported_for_lm_eval_and_imported_again_has_every_row_as_it_was(
+    to: str, write: Write, output: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"tasks": ["all"], "include_path": str(write(ROUND_TRIP)), "include_defaults": False}
+    simple_evaluate(Scripted(generate=says_the_sum), output_path=str(output), **options)
+    run = Run.open(output)
+    source = output
+    if to != "assay":
+        source = tmp_path / ("out.json" if to == "lm-eval as a file" else "out")
+        export(output, "lm-eval", source)
+    imported = import_runs([source.parent if source.suffix else source], tmp_path / "back")
+    back = Run.open(tmp_path / "back").results
+    assert [row.key for row in back.tasks["all::inner::base"].rows] == [
+        ScoreKey(metric, name) for name in ("strict", "loose") for metric in ("exact_match", "length")
+    ]
+    assert back.groups["all::inner"].members == ["all::inner::base", "skewed"]
+    assert back.tasks["base"].failed == 1
+    for results in (imported, back):
+        assert results.paths == run.results.paths
+        assert (results.tasks, results.groups) == (run.results.tasks, run.results.groups)
+        assert (results.status, results.failed) == (run.results.status, run.results.failed)
+
+
+def test_a_file_whose_numbers_were_changed_is_read_as_lm_evals(write: Write, output: Path, tmp_path: Path) -> None:
+    """assay's own results are in the file it exports, and are not those of a file that another program wrote since."""
+    options: dict[str, Any] = {"tasks": ["skewed"], "include_path": str(write(ROUND_TRIP)), "include_defaults": False}
+    simple_evaluate(Scripted(generate=says_the_sum), output_path=str(output), **options)
+    file = Path(export(output, "lm-eval", tmp_path / "out")[0])
+    written = json.loads(file.read_text())
+    written["results"]["skewed"] |= {"size,none": 7.0, "size_stderr,none": 2.0}
+    file.write_text(json.dumps(written))
+    [row] = import_runs([tmp_path / "out"], tmp_path / "back").tasks["skewed"].rows
+    number = row.estimate
+    assert (number.value, number.stderr, number.n) == (7.0, 2.0, 11)
+    assert number.interval == pytest.approx((7 - 2 * 2.228139, 7 + 2 * 2.228139), abs=1e-5)  # Student's of 10 degrees
+    assert number.note == "its interval follows from the reported standard error alone"
+
+
+def test_numbers_of_lm_evals_that_are_none_or_several_are_not_replaced_by_a_mean(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "logged/synth_wino", tmp_path / "theirs")
+    [file] = (tmp_path / "theirs").glob("results_*.json")
+    written = json.loads(file.read_text())
+    for value, named in ((math.nan, None), ({"few": 1, "many": 2}, {"few": 1, "many": 2})):
+        written["results"]["synth_wino"] |= {"acc,none": value, "acc_stderr,none": "N/A"}
+        file.write_text(json.dumps(written))  # as in lm-eval, which writes NaN
+        task = import_runs([tmp_path / "theirs"], tmp_path / "run", force=True).tasks["synth_wino"]
+        assert (task.rows[0].estimate.value, task.rows[0].estimate.named_values) == (None, named)
+        assert task.rows[0].metric == "acc"

@@ -44,6 +44,9 @@ from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.task import Task
 
 MAX_FAILED = 0.01
+REPORTED_INTERVAL = "its interval follows from the reported standard error alone"
+NO_NUMBER = "the source reports no number"
+NAMED_VALUES = "the source reports numbers by name"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +94,8 @@ class ImportedRun:
     groups: Sequence[ImportedGroup] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[Path] = ()
+    finished: Results | None = None
+    """The results of an assay run: its tasks and groups are stored as they were. No other program's are as complete."""
 
 
 def reported_values(row: JSONObject) -> dict[ScoreKey, Estimate]:
@@ -103,10 +108,12 @@ def reported_values(row: JSONObject) -> dict[ScoreKey, Estimate]:
     counts = row.get("sample_count")
     counts = counts if isinstance(counts, Mapping) else {}
     for key, value in split_rows(row):
+        error, n = row.get(stderr_name(key)), counts.get(str(key))
+        stderr, n = float(error) if is_number(error) else None, n if isinstance(n, int) else 0
         if is_number(value):
-            error = row.get(stderr_name(key))
-            stderr, n = float(error) if is_number(error) else None, counts.get(str(key))
-            reported[key] = Estimate(float(value), stderr, n=n if isinstance(n, int) else 0)
+            reported[key] = Estimate(float(value), stderr, n=n, reason="" if value == value else NO_NUMBER)
+        elif isinstance(value, Mapping) and value and all(map(is_number, value.values())):
+            reported[key] = Estimate(None, None, n=n, reason=NAMED_VALUES, named_values=dict(value))
     return reported
 
 
@@ -188,16 +195,24 @@ def _settings(config: JSONObject) -> JSONObject:
 
 
 def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> Results:
-    written = [_write_task(task, into.folder / "samples") for run in runs for task in run.tasks]
+    written = [
+        _write_task(task, into.folder / "samples", None if run.finished is None else run.finished.tasks[task.name])
+        for run in runs
+        for task in run.tasks
+    ]
     folder.manifest["tasks"] = {task.entry.name: task.facts for task in written}
     tasks = {task.entry.name: task.entry for task in written}
-    groups = groups_over_imports(into.groups, tasks, _reported_groups(runs, tasks))
-    ended = {task.name: task.ended for run in runs for task in run.tasks if task.ended}
-    results = put_together(tasks, groups, {})
+    finished = [run.finished for run in runs if run.finished is not None]
+    groups = {name: group for results in finished for name, group in _groups_of(results, tasks).items()}
+    groups = groups_over_imports(into.groups, tasks, {**groups, **_reported_groups(runs, tasks)})
+    broken = {name: why for results in finished for name, why in results.broken.items()}
+    ended = [f"{task.name}: {task.ended}" for run in runs for task in run.tasks if task.ended]
+    ended += [results.ended for results in finished if results.ended]
+    results = put_together(tasks, groups, broken)
     results = replace(
         results,
         status="incomplete" if ended else results.status,
-        ended="; ".join(f"{name}: {why}" for name, why in ended.items()),
+        ended="; ".join(ended),
         imported=sorted({run.format for run in runs}),
         **_run_facts(runs),
     )
@@ -227,8 +242,18 @@ class WrittenTask(NamedTuple):
     facts: Mapping[str, Any]
 
 
-def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
-    """Write the samples of a task; returns its results. A task that ended early is incomplete, even with samples."""
+def _groups_of(results: Results, tasks: Mapping[str, TaskEntry]) -> dict[str, GroupEntry]:
+    """The groups of an assay run whose tasks are all imported; members come before the groups that contain them."""
+    members = {group.name: group.members for group in results.groups.values()}
+    missing = results.tasks.keys() - tasks.keys()
+    return {name: group for name, group in results.groups.items() if not missing.intersection(_below(name, members))}
+
+
+def _write_task(task: ImportedTask, folder: Path, finished: TaskEntry | None) -> WrittenTask:
+    """Write the samples of a task; returns its results, which of an assay run are `finished`.
+
+    A task that ended early is incomplete, even with samples.
+    """
     board, audit, data = Board(), Audit(), hashlib.sha256()
     counts: Counter[ScoreKey] = Counter()
     writer = SampleWriter(folder, task.name)
@@ -244,16 +269,42 @@ def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
         writer.abandon()
     writer.place()
     source = task.source or data.hexdigest()[:32]
-    rows = board.estimates(_aggregation, bootstrap_iters=1, source=source)
-    original = task.original if task.original is not None else board.documents
-    size = max(task.expected, board.documents)
+    computed = board.estimates(_aggregation, bootstrap_iters=1, source=source)
+    if finished is None:
+        entry = _scored_entry(task, board, audit, counts, computed)
+    else:
+        rows = [
+            replace(row, estimate=_with_evidence(row.estimate, computed.get(row.key), source)) for row in finished.rows
+        ]
+        entry = replace(finished, rows=rows)
+    return WrittenTask(
+        entry,
+        {
+            "size": entry.documents + entry.not_asked,
+            "original": entry.original,
+            "repeats": task.repeats,
+            "num_fewshot": entry.num_fewshot,
+            "multiple_targets": task.multiple_targets,
+            "source": source,
+        },
+    )
+
+
+def _scored_entry(
+    task: ImportedTask,
+    board: Board,
+    audit: Audit,
+    counts: Mapping[ScoreKey, int],
+    computed: Mapping[ScoreKey, Estimate],
+) -> TaskEntry:
+    """The results of a task of another program: its documents are counted, and its numbers are those that it reports."""
     entry = TaskEntry(
         name=task.name,
         alias=task.alias or task.name,
         scored=max(counts.values(), default=0),
         is_incomplete=bool(task.ended),
-        not_asked=size - board.documents,
-        original=original,
+        not_asked=max(task.expected - board.documents, 0),
+        original=task.original if task.original is not None else board.documents,
         audit=audit.by_flag(),
         directions=dict(task.higher_is_better),
         num_fewshot=task.num_fewshot,
@@ -261,18 +312,21 @@ def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
         config=redacted(plain(task.config), texts=False),
     )
     entry = with_failures(entry, board, MAX_FAILED)
-    numbers = _with_reported(rows, counts, task)
-    return WrittenTask(
-        with_rows(entry, board, numbers, board.failures({}), _aggregation, MAX_FAILED),
-        {
-            "size": size,
-            "original": original,
-            "repeats": task.repeats,
-            "num_fewshot": task.num_fewshot,
-            "multiple_targets": task.multiple_targets,
-            "source": source,
-        },
-    )
+    numbers = _with_reported(computed, counts, task)
+    return with_rows(entry, board, numbers, board.failures({}), _aggregation, MAX_FAILED)
+
+
+def _with_evidence(stored: Estimate, computed: Estimate | None, source: str) -> Estimate:
+    """A finished number with evidence, for groups over it: that of its documents, where they make the same standard error; it
+    may be of clusters, or none, and only its standard error is known then."""
+    is_same = computed is not None and _is_close(computed.value, stored.value)
+    if computed is not None and is_same and _is_close(computed.stderr, stored.stderr):
+        return replace(stored, evidence=computed.evidence)
+    return replace(stored, evidence=_reported_estimate(stored, stored.n, source).evidence)
+
+
+def _is_close(left: float | None, right: float | None) -> bool:
+    return left is not None and right is not None and math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _note(board: Board, counts: Counter[ScoreKey], record: SampleRecord) -> None:
@@ -289,21 +343,33 @@ def _note(board: Board, counts: Counter[ScoreKey], record: SampleRecord) -> None
 def _with_reported(
     rows: Mapping[ScoreKey, Estimate], counts: Mapping[ScoreKey, int], task: ImportedTask
 ) -> dict[ScoreKey, Estimate]:
-    """Return the reported numbers. Those that are the mean over documents get the estimate computed from the documents."""
+    """Return the reported numbers. Those that are the mean over documents get the estimate computed from the documents, if the
+    source reports no other standard error."""
     estimates: dict[ScoreKey, Estimate] = {}
     for row in dict.fromkeys((*counts, *task.reported)):
         computed, reported = rows.get(row), task.reported.get(row)
-        if reported is None or (
-            computed is not None and math.isclose(float(computed), float(reported), rel_tol=1e-9, abs_tol=1e-12)
-        ):
-            estimates |= {row: computed} if computed is not None else {}
-        else:
-            computed = _reported_estimate(reported, counts.get(row, 0), task.source or task.name)
+        is_mean = computed is not None and (
+            reported is None
+            or (
+                _is_close(computed.value, reported.value)
+                and (reported.stderr is None or _is_close(computed.stderr, reported.stderr))
+            )
+        )
+        if computed is not None and is_mean:
+            estimates[row] = computed
+        elif reported is not None:
+            number = _reported_estimate(reported, counts.get(row, 0), task.source or task.name)
             is_power = row.metric.endswith("perplexity")
-            evidence = replace(computed.evidence, is_power=is_power)
+            evidence = replace(number.evidence, is_power=is_power)
             bounds = BOUNDS.get("perplexity" if is_power else row.metric)
-            estimates[row] = with_interval(replace(computed, scale=bounds, evidence=evidence))
+            estimates[row] = _with_noted_interval(replace(number, scale=bounds, evidence=evidence))
     return estimates
+
+
+def _with_noted_interval(reported: Estimate) -> Estimate:
+    """A reported number with its interval; a note says what that is made of, if no documents or counts make it."""
+    number = with_interval(reported)
+    return number if number.interval is None or number.method == "mid-p" else replace(number, note=REPORTED_INTERVAL)
 
 
 def _aggregation(row: ScoreKey) -> AggregationOrFunction | None:
@@ -312,9 +378,9 @@ def _aggregation(row: ScoreKey) -> AggregationOrFunction | None:
 
 
 def _reported_estimate(reported: Estimate, n: int, source: str) -> Estimate:
-    reason = "" if reported.stderr is not None else "not reported by the source"
+    reason = reported.reason or ("" if reported.stderr is not None else "not reported by the source")
     parts = {Influence(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else {}
-    return Estimate(reported.value, reported.stderr, n, reason, evidence=Evidence(parts))
+    return replace(reported, n=n, reason=reason, evidence=Evidence(parts))
 
 
 def _reported_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskEntry]) -> dict[str, GroupEntry]:
@@ -345,7 +411,7 @@ def _reported_rows(
         n = reported.n or _counted(float(reported), own)
         is_rate = bool(own) and n == sum(each.n for each in own) and all(each.evidence.is_rate for each in own)
         number = _reported_estimate(reported, n, group.name)
-        rows[row] = with_interval(with_evidence(number, tasks=max(len(own), 1), is_rate=is_rate))
+        rows[row] = _with_noted_interval(with_evidence(number, tasks=max(len(own), 1), is_rate=is_rate))
     return rows
 
 

@@ -5,21 +5,14 @@ from pathlib import Path
 
 from assay.errors import ConfigError
 from assay.exchange.archive import read_json, unpack
-from assay.exchange.imported import (
-    ImportedGroup,
-    ImportedRun,
-    ImportedTask,
-    ImportTarget,
-    write_imported_run,
-)
+from assay.exchange.imported import ImportedRun, ImportedTask, ImportTarget, write_imported_run
 from assay.exchange.inspect.importer import from_inspect
 from assay.exchange.lm_eval import from_lm_eval
 from assay.records import JSONObject
-from assay.results import Estimate, GroupEntry, Results, Row
+from assay.results import Results
 from assay.runs.folder import RunError
 from assay.runs.run import Run, holds_run
 from assay.runs.samples.reader import SampleFile
-from assay.score_keys import ScoreKey
 
 
 def import_runs(
@@ -70,7 +63,7 @@ def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
             runs.append(from_inspect(path))
         else:
             theirs += [path] if not path.is_dir() or any(path.glob("samples_*.jsonl")) else _below(path)
-    return [*runs, *([from_lm_eval(theirs)] if theirs else [])]
+    return [*runs, *(from_lm_eval(theirs) if theirs else ())]
 
 
 def _below(folder: Path) -> list[Path]:
@@ -95,42 +88,18 @@ def from_run(folder: Path) -> ImportedRun:
     return ImportedRun(
         format="assay",
         tasks=[_task(run, name, file) for name, file in files.items()],
-        groups=[_group(group) for group in run.results.groups.values()],
         facts={**run.results.facts, "config": run.results.config},
         files=[file.path for file in files.values()],
+        finished=run.results,
     )
 
 
 def _task(run: Run, name: str, file: SampleFile) -> ImportedTask:
-    entry, facts = run.results.tasks[name], run.facts(name)
+    facts = run.facts(name)
     return ImportedTask(
         name=name,
         samples=file.records,
-        reported=_reported(entry.rows),
-        alias=entry.alias,
         repeats=run.repeats(name),
-        original=entry.original,
-        expected=entry.documents + entry.not_asked,
-        num_fewshot=entry.num_fewshot or 0,
-        version=entry.version,
         source=str(facts.get("source") or ""),
-        higher_is_better=entry.directions,
-        config=entry.config,
         multiple_targets=bool(facts.get("multiple_targets")),
-    )
-
-
-def _reported(rows: Sequence[Row]) -> dict[ScoreKey, Estimate]:
-    return {row.key: row.estimate for row in rows if row.estimate.value is not None}
-
-
-def _group(group: GroupEntry) -> ImportedGroup:
-    return ImportedGroup(
-        name=group.name,
-        members=group.members,
-        reported=_reported(group.rows or ()),
-        alias=group.alias,
-        version=group.version,
-        size=group.size,
-        higher_is_better={metric: better for metric, better in group.directions.items() if better is not None},
     )

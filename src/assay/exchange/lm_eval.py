@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import orjson
+
 from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import (
@@ -21,15 +23,17 @@ from assay.records import (
     Sample,
     Text,
 )
+from assay.results import Results
 from assay.runs.folder import LineWriter, RunError, write_json
-from assay.runs.lm_eval_logs import LoggedSample, SampleLog, logged_files, logged_samples, results_beside
+from assay.runs.lm_eval_logs import LoggedSample, SampleLog, logged_files, logged_samples
+from assay.runs.results_json import decode, encode
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile, filter_scores
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
 
-OURS = ("assay", "assay_version")
-"""Keys that only assay's results have."""
+SECTION = "assay"
+"""The key of assay's own results, the tree of results.json: lm-eval's layout has no place for failures, intervals and more."""
 OWN = ("scores_per_repeat", "verdicts")
 """Keys that only assay's samples have, beside those of lm-eval 0.4.13."""
 UNKNOWN = ("pretty_env_info", "upper_git_hash", "eot_token_id", "chat_template", "chat_template_sha")
@@ -52,11 +56,11 @@ def export_lm_eval(run: Run, target: Path, *, samples: bool = True) -> list[Path
         hashes[task] = _write_samples(stored, path)
         files.append(path)
     packages = run.manifest.get("environment", {}).get("packages", {})
-    reported = {key: value for key, value in layout.items() if key not in OURS}
+    reported = {key: value for key, value in layout.items() if key != "assay_version"}
     unknown = {key: reported.get(key) for key in UNKNOWN}
     versions = {"transformers_version": packages.get("transformers", "N/A"), "task_hashes": hashes}
     results = folder / f"{stem}_{date}.json"
-    write_json(results, {**reported, **unknown, **versions})
+    write_json(results, {**reported, **unknown, **versions, SECTION: encode(run.results)})
     return [results, *files]
 
 
@@ -98,28 +102,44 @@ def _write_samples(samples: SampleFile, path: Path) -> str:
     return hashlib.sha256("".join(each for parts in hashes.values() for each in parts).encode()).hexdigest()
 
 
-def from_lm_eval(paths: Sequence[Path]) -> ImportedRun:
-    """The tasks of samples files, with the numbers and groups of the results beside them."""
+def from_lm_eval(paths: Sequence[Path]) -> list[ImportedRun]:
+    """The tasks of samples files, with the numbers and groups of the results beside them: a run for each file of results."""
     samples = [path for path in paths if path.is_dir() or path.suffix == ".jsonl"]
     samples += [path.parent for path in paths if path.suffix == ".json" and path.parent not in samples]
     files = logged_files(samples)
     if not files:
         fix = "run lm-eval with --log_samples: a run needs samples, not numbers alone"
         raise RunError.at(str(paths[0]), "there is no samples_*.jsonl file beside it", fix)
-    beside = {name: results_beside(file) for name, file in files.items()}
+    beside = {id(file.results): file.results for file in files.values()}
     facts = next((results for results in beside.values() if results), {})
-    groups = {each.name: each for results in beside.values() for each in _groups(results, files)}
-    return ImportedRun(
-        format="lm-eval",
-        tasks=[_task(file, beside[name]) for name, file in files.items()],
-        groups=list(groups.values()),
-        facts=facts,
-        files=[file.path for file in files.values()],
-    )
+    runs = []
+    for results in beside.values():
+        own = [file for file in files.values() if file.results is results]
+        finished = _finished(results)
+        runs.append(
+            ImportedRun(
+                format="lm-eval",
+                tasks=[_task(file) for file in own],
+                groups=() if finished is not None else list(_groups(results, files)),
+                facts=facts,
+                files=[file.path for file in own],
+                finished=finished,
+            )
+        )
+    return runs
 
 
-def _task(file: SampleLog, results: JSONObject) -> ImportedTask:
-    name = file.task
+def _finished(results: JSONObject) -> Results | None:
+    """The results of assay in a file that it exported; None where there are none, or where the file was changed since."""
+    if not isinstance(results.get(SECTION), Mapping):
+        return None
+    finished = decode(results[SECTION])
+    layout = orjson.loads(orjson.dumps(lm_eval_layout(finished), default=str))
+    return finished if all(layout.get(key) == results.get(key) for key in ("results", "groups")) else None
+
+
+def _task(file: SampleLog) -> ImportedTask:
+    name, results = file.task, file.results
     row = results.get("results", {}).get(name, {})
     first = next(logged_samples(file.path), None)
     if first is None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,17 +14,18 @@ from assay.errors import Place
 from assay.records import AnyJSON, JSONDict, JSONObject, Likelihood, Response, Text
 from assay.results import Estimate, GroupEntry, Results, Row, TaskEntry
 from assay.runs.folder import RunError
+from assay.runs.samples.writer import file_name
 from assay.score_keys import ScoreKey, split_rows
 
 _DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
 
 
 class SampleLog(NamedTuple):
-    """A samples file: of which task, and of when."""
+    """A samples file: of which task, and what the results file beside it holds; nothing where there is none."""
 
     path: Path
     task: str
-    date: str
+    results: JSONObject
 
 
 class LoggedSample(NamedTuple):
@@ -42,15 +44,34 @@ class LoggedSample(NamedTuple):
 def logged_files(paths: Iterable[Path]) -> dict[str, SampleLog]:
     """The samples files among some files and folders, by task; of several of one task the latest."""
     logs: dict[str, SampleLog] = {}
+    dates: dict[str, str] = {}
+    read_results = cache(_read_results)
     for path in paths:
         for file in sorted(path.glob("samples_*.jsonl")) if path.is_dir() else [path]:
             if file.exists() and not file.is_file():  # a pipe would be waited for
                 raise _problem(file, 1, "not a regular file")
             match = _DATED.fullmatch(file.name)
-            task, date = (match["task"], match["date"] or "") if match else (file.stem, "")
-            if task not in logs or date >= logs[task].date:
-                logs[task] = SampleLog(file, task, date)
+            label, date = (match["task"], match["date"] or "") if match else (file.stem, "")
+            results, names = read_results(file.parent, date)
+            task = names.get(label, label)
+            if task not in logs or date >= dates[task]:
+                logs[task], dates[task] = SampleLog(file, task, results), date
     return logs
+
+
+def _read_results(folder: Path, date: str) -> tuple[JSONObject, Mapping[str, str]]:
+    """The results that were written with the samples of a date, where they are still there, and their tasks by the names of
+    samples files. lm-eval names the results as it was asked to: `--output_path out.json` gives `out_DATE.json`."""
+    usual = folder / (f"results_{date}.json" if date else "results.json")
+    path = usual if usual.is_file() else next(iter(sorted(folder.glob(f"*_{date}.json")) if date else ()), usual)
+    try:
+        results = _parse(path.read_bytes() if path.is_file() else b"")
+    except (OSError, ValueError):
+        return {}, {}
+    if not isinstance(results, dict):
+        return {}, {}
+    names = results.get("results")
+    return results, {file_name(name): name for name in names} if isinstance(names, dict) else {}
 
 
 def logged_results(files: Mapping[str, SampleLog]) -> Results:
@@ -59,7 +80,7 @@ def logged_results(files: Mapping[str, SampleLog]) -> Results:
     groups: dict[str, GroupEntry] = {}
     first: JSONObject | None = None
     for name, file in files.items():
-        content = results_beside(file)
+        content = file.results
         first = content if first is None else first
         rows = content.get("results", {})
         for group in content.get("groups", {}):
@@ -81,16 +102,6 @@ def _logged_rows(owner: str, row: JSONObject) -> Iterator[Row]:
     for key, value in split_rows(row):
         if isinstance(value, int | float):
             yield Row(owner, key.metric, key.filter, Estimate(None if value != value else float(value)))
-
-
-def results_beside(file: SampleLog) -> JSONObject:
-    """The results that lm-eval wrote together with a samples file, where they are still there."""
-    path = file.path.with_name(f"results_{file.date}.json" if file.date else "results.json")
-    try:
-        results = orjson.loads(path.read_bytes() if path.is_file() else b"")
-    except (OSError, ValueError):
-        return {}
-    return results if isinstance(results, dict) else {}
 
 
 def logged_samples(path: Path) -> Iterator[LoggedSample]:
@@ -120,7 +131,7 @@ def _records(path: Path) -> Iterator[JSONDict]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                record = _record(line)
+                record = _parse(line)
             except ValueError as error:
                 raise _problem(path, number, f"invalid JSON: {error}") from None
             if not isinstance(record, dict) or not needed <= record.keys():
@@ -130,8 +141,8 @@ def _records(path: Path) -> Iterator[JSONDict]:
             yield record
 
 
-def _record(line: bytes) -> AnyJSON:
-    """Parse a line. Python writes NaN and Infinity, which JSON does not have."""
+def _parse(line: bytes) -> AnyJSON:
+    """Parse JSON. Python writes NaN and Infinity, which JSON does not have."""
     try:
         return orjson.loads(line)
     except ValueError:
