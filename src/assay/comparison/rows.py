@@ -1,7 +1,7 @@
 """The rows that two runs share, of tasks and groups, each with its members."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
@@ -97,9 +97,7 @@ def compared_members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | 
         _check_clusters(cluster_by, clustered, notes)
     for task, clusters in clustered:
         mine, others = values(runs[0], task.name), values(runs[1], task.name_b)
-        lone = [str(key) for key in {**mine, **others} if key not in mine or key not in others]
-        if lone:
-            notes.append(f"{task.name}: only one of the runs has {some(lone)}")
+        _note_lone(task.name, mine, others, notes)
         for key in mine:
             if key in others:
                 members[task.name, key] = member_of(task, key, runs, clusters)
@@ -137,12 +135,20 @@ def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
         if name in tasks:
             rows += _task_rows(name, depth, runs, known)
         elif name in runs[0].groups and name in runs[1].groups:
+            _note_lone(name, values(runs[0], name), values(runs[1], name), notes)
             rows += _group_rows(name, depth, runs, known)
     groups = {*runs[0].groups, *runs[1].groups}
     alone = sorted(groups - ({*runs[0].groups} & {*runs[1].groups}))
     if alone:
         notes.append(f"only one of the runs has the group {some(alone)}")
     return rows
+
+
+def _note_lone(name: str, mine: Collection[ScoreKey], others: Collection[ScoreKey], notes: list[str]) -> None:
+    """Note the numbers of a task or group that only one of the runs has."""
+    lone = [str(key) for key in dict.fromkeys((*mine, *others)) if key not in mine or key not in others]
+    if lone:
+        notes.append(f"{name}: only one of the runs has {some(lone)}")
 
 
 def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
@@ -153,7 +159,7 @@ def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
         kind: Literal["task", "group"] = "group" if name in run.groups else "task"
         for key, value in values(run, name).items():
             if (name, key) not in known:
-                better = run.higher_is_better(name).get(key.metric)
+                better = run.rows(name)[key].higher_is_better
                 rows.append(PairedRow(kind, name, run.alias(name), key, depth, better, value, None, (), LONE, True))
     return rows
 
@@ -163,7 +169,7 @@ def _task_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Pair
     other = shared_tasks(*runs)[name]
     for (task, key), member in known.items():
         if task == name:
-            better, alias = runs[0].higher_is_better(name).get(key.metric), runs[0].alias(name)
+            better, alias = runs[0].rows(name)[key].higher_is_better, runs[0].alias(name)
             if isinstance(member, str):
                 a, b = values(runs[0], name)[key], values(runs[1], other)[key]
                 yield PairedRow("task", name, alias, key, depth, better, a, b, (), member)
@@ -176,14 +182,14 @@ def _task_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Pair
 
 
 def _group_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
-    mine, others, better = values(runs[0], name), values(runs[1], name), runs[0].higher_is_better(name)
-    for key in mine:
+    others = values(runs[1], name)
+    for key, row in runs[0].rows(name).items():
         if key not in others:
             continue
         parts, a, b, reason = _group_parts(name, key, runs, known)
         noise = RunNoise.of(runs[0], name, key)
-        alias, way = runs[0].alias(name), better.get(key.metric)
-        yield PairedRow("group", name, alias, key, depth, way, a, b, parts, reason, noise=noise)
+        alias, better = runs[0].alias(name), row.higher_is_better
+        yield PairedRow("group", name, alias, key, depth, better, a, b, parts, reason, noise=noise)
 
 
 def _group_parts(

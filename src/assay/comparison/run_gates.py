@@ -112,8 +112,6 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
     stored = numbers.stored(row)
     refuse_beyond(gate, stored.estimate.scale, row.name)
     measured = Measured(gate, row, 1)
-    if stored.estimate.named_values is not None:
-        return replace(measured, reason="it is several numbers")
     if stored.estimate.value is None or not math.isfinite(stored.estimate.value):
         return replace(measured, reason=stored.estimate.reason or "there is no number")
     measured = replace(measured, difference=stored.estimate.value, reason=beyond_bounds(row, [numbers.run]))

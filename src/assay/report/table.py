@@ -78,7 +78,7 @@ def _directed_metric_cell(line: ResultRow) -> Cell:
 
 
 def _value_cell(line: ResultRow) -> Cell:
-    return "" if line.row is None else value_cell(line.row.estimate)
+    return "" if line.row is None else NumberCell(line.row.estimate.value, digits=4)
 
 
 def _sign_cell(line: ResultRow) -> Cell:
@@ -276,19 +276,12 @@ def _label(path: Sequence[str], shown: str) -> str:
 
 def table_rows(entry: Entry) -> list[Row]:
     """The rows in the order of the table: by metric and filter, then those in which every document failed."""
-    rows = entry.rows or ()
+    rows = [number for row in entry.rows or () for number in row.numbers]
     return [*sorted((row for row in rows if not row.is_lost), key=lambda row: row.key), *(r for r in rows if r.is_lost)]
 
 
 def direction_arrow(higher_is_better: bool | None) -> str:
     return "" if higher_is_better is None else "↑" if higher_is_better else "↓"
-
-
-def value_cell(number: Estimate) -> Cell:
-    """The value of a number, or its named values."""
-    if number.named_values is not None:
-        return ", ".join(f"{name} {format_decimal(value)}" for name, value in number.named_values.items())
-    return NumberCell(number.value, digits=4)
 
 
 def interval_cell(number: Estimate) -> Cell:
@@ -397,11 +390,9 @@ def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[Checkpoi
 
 def _checkpoint_cell(results: Results | None, wanted: CheckpointRow) -> Cell:
     row = results.row(wanted.name, wanted.key) if results is not None else None
-    if results is None or row is None or row.is_lost or (row.estimate.value is None and not row.estimate.named_values):
+    if results is None or row is None or row.estimate.value is None:
         return NO_VALUE
     mark = "*" if results.entry(wanted.name).is_incomplete else ""
-    if row.estimate.named_values is not None:
-        return f"{cell_text(value_cell(row.estimate))}{mark}"
     return number_cell(row.estimate, mark)
 
 
@@ -441,10 +432,9 @@ def summary_table(run: Run, first: str = "Task") -> ReportTable:
 
 
 def _summary_cells(line: ResultLine, row: Row) -> list[Cell]:
-    value = value_cell(row.estimate)
     return [
         metric_text(row.key, row.higher_is_better, is_group=line.is_group),
-        shorten(value, MAX_NOTE) if isinstance(value, str) else value,
+        NumberCell(row.estimate.value, digits=4),
         interval_cell(row.estimate),
         line.count(row),
         _count_failed(row.failed, is_incomplete=row.is_incomplete) if row.is_incomplete or not line.is_group else "",

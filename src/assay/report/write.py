@@ -252,40 +252,25 @@ def as_csv(report: RunsReport) -> str:
     )
     rows = []
     for run, part in enumerate(report.runs):
-        for line, number in _line_numbers(part.run.lines):
-            row = compared.get((run, line.name, number.metric, number.filter))
-            about = (
-                part.run.name,
-                part.run.model,
-                "group" if line.is_group else "task",
-                "/".join(line.path),
-                line.name,
-            )
-            numbers = (
-                number.estimate.value,
-                number.estimate.stderr,
-                number.estimate.low,
-                number.estimate.high,
-                number.estimate.n,
-                "" if line.is_group else _failed_count(line, number),
-            )
+        for line in part.run.lines:
+            kind = "group" if line.is_group else "task"
+            about = (part.run.name, part.run.model, kind, "/".join(line.path), line.name)
             mark = (line.coverage or "incomplete") if line.incomplete else ""
-            rows.append([*about, number.metric, number.filter, *numbers, *_difference(row), mark])
+            for number in line.numbers:
+                key, estimate = number.key, number.estimate
+                values = (estimate.value, estimate.stderr, estimate.low, estimate.high, estimate.n)
+                failed = "" if line.is_group else number.failed
+                difference = _difference(compared.get((run, line.name, *key)))
+                rows.append([*about, *key, *values, failed, *difference, mark])
+            if not line.numbers and not line.is_group:  # a task that was not run, or has no metric
+                rows.append([*about, *[None] * 12, "not run" if line.not_run else mark])
     return csv_text(COLUMNS, rows)
-
-
-def _failed_count(line: ResultLine, number: Row) -> int:
-    return line.failed if number.failed is None else number.failed
 
 
 def _difference(row: ComparedRow | None) -> tuple[float | None, ...]:
     if row is None:
         return (None, None, None, None)
     return (row.difference.value, row.difference.low, row.difference.high, row.difference.p)
-
-
-def _line_numbers(lines: Sequence[ResultLine]) -> Iterator[tuple[ResultLine, Row]]:
-    return ((line, number) for line in lines for number in line.numbers)
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
@@ -431,7 +416,6 @@ def _number_json(row: Row) -> JSONDict:
         "higher_is_better": row.higher_is_better,
         "reason": number.reason,
         "bounds": row.failure_bounds,
-        "several": number.named_values,  # a name in files stays
     }
 
 

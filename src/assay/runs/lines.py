@@ -226,7 +226,7 @@ def _result_line(results: Results, path: tuple[str, ...]) -> ResultLine:
         path,
         entry.alias.lstrip(" -"),
         isinstance(entry, GroupEntry),
-        list(entry.rows or ()),
+        [number for row in entry.rows or () for number in row.numbers],
         entry.num_fewshot,
         str(entry.version),
         entry.documents if isinstance(entry, TaskEntry) else (entry.size if entry.rows is not None else None),
