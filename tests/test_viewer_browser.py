@@ -288,7 +288,7 @@ QUESTIONS: dict[str, tuple[list[str], dict[str, str]]] = {
         ["first", "colours"],
         {".card:has-text('Reliability') .about": "expected calibration error"},
     ),
-    "which run is damaged?": ([], {"#runs td.right.bad": "cannot be read"}),
+    "which run is damaged?": ([], {"#runs td.right.bad:not(.num)": "cannot be read"}),
 }
 """What a newcomer asks: the clicks from the start page, of which choosing from a list is one, and what is then there to see."""
 

@@ -14,7 +14,7 @@ from assay.report.drawing import Drawing
 from assay.report.index import IndexedRun
 from assay.report.page_tables import slices_table
 from assay.report.pictures import slices_panel
-from assay.report.report_table import ReportTable
+from assay.report.report_table import Order, ReportTable
 from assay.runs.folder import is_moved_aside, is_outside
 from assay.runs.lines import ResultLine, worst_tasks
 from assay.runs.live import newest_samples
@@ -215,12 +215,13 @@ def _samples_table(
     query: SampleQuery,
     shown: Iterable[tuple[StoredSample, str, Mapping[str, str]]],
 ) -> ReportTable:
-    orders = ["doc_id", *map(str, samples.scores)]
-    sorted_by = {
-        name: task_url(run.name, task, query, sort=name, descending=query.sort == name and not query.descending)
-        for name in orders
-    }
-    return samples_table(samples, query, list(shown), sorted_by)
+    current = query.sort or str(samples.metric)
+    order: Order = "descending" if query.descending else "ascending"
+    titles: list[tuple[str, Order]] = []
+    for name in ("doc_id", *map(str, samples.scores)):
+        address = task_url(run.name, task, query, sort=name, descending=query.sort == name and not query.descending)
+        titles.append((address, order if name == current else ""))
+    return samples_table(samples, list(shown), titles)
 
 
 def _is_numeric(text: str) -> bool:

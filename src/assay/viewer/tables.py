@@ -35,7 +35,7 @@ from assay.runs.run import RUNNING, Run
 from assay.runs.samples.records import StoredSample
 from assay.score_keys import ScoreKey
 from assay.tasks.audit import KINDS
-from assay.viewer.query import SampleQuery, url_for
+from assay.viewer.query import url_for
 from assay.viewer.sample_page import SampleView, sample_scores, target_of
 from assay.viewer.samples import Samples
 
@@ -209,25 +209,24 @@ def numbers_of_task(line: ResultLine, samples: Samples | None, addresses: Mappin
 
 def samples_table(
     samples: Samples,
-    query: SampleQuery,
     shown: Sequence[tuple[StoredSample, str, Mapping[str, str]]],
-    sorted_by: Mapping[str, str],
+    titles: Sequence[tuple[str, Order]],
 ) -> ReportTable:
-    """A page of samples: of each its address and its texts in short. `sorted_by` are the addresses of other orders.
+    """A page of samples: of each its address and its texts in short.
+
+    `titles` are of the documents' numbers and of each score the address of the page sorted by it, and how it is sorted now.
 
     Columns that are empty in every sample are left out, as are targets that are the prompt.
     """
     more_scores = _further_scores(samples, [row for row, _, _ in shown])
-    current = query.sort or str(samples.metric)
-    order: Order = "descending" if query.descending else "ascending"
     has_answers = any(row.choices or row.failed or brief["answer"] for row, _, brief in shown)
     has_targets = any(target_of(row) != row.prompt for row, _, _ in shown)
     columns = [
-        Column("doc", align="right", address=sorted_by["doc_id"], order=order if query.sort == "doc_id" else ""),
+        Column("doc", align="right", address=titles[0][0], order=titles[0][1]),
         Column("question", has_texts=True),
         *([Column("answer", has_texts=True)] if has_answers else []),
         *([Column("target", has_texts=True)] if has_targets else []),
-        *(_score_column(key, sorted_by[str(key)], order if current == str(key) else "") for key in samples.scores),
+        *(_score_column(key, *title) for key, title in zip(samples.scores, titles[1:], strict=True)),
         *(_score_column(key) for key in more_scores),
         Column("audit"),
     ]
