@@ -281,7 +281,7 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
 def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_answers: bool = False) -> ComparedRow:
     """Compute the row of the comparison from a paired row."""
     members = [part.member for part in row.parts]
-    contrast, counts = row.contrast(), _counts(row)
+    contrast, (wins, losses, ties) = row.contrast(), _counts(row)
     if contrast is not None:
         difference = paired_difference(contrast, level)
         reason = row.reason or (NO_SPREAD[row.is_alike] if difference.interval is None else "")
@@ -301,9 +301,9 @@ def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_
         a=row.a,
         b=row.b,
         difference=difference,
-        wins=counts[0] if counts is not None else None,
-        losses=counts[1] if counts is not None else None,
-        ties=counts[2] if counts is not None else None,
+        wins=wins,
+        losses=losses,
+        ties=ties,
         mde=detectable(contrast, power, level) if contrast is not None else None,
         only_a=sum(member.only_a for member in members),
         only_b=sum(member.only_b for member in members),
@@ -311,10 +311,13 @@ def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_
     )
 
 
-def _counts(row: PairedRow) -> tuple[int, int, int] | None:
-    """How many documents the other run does better, worse and just as well."""
+def _counts(row: PairedRow) -> tuple[int | None, int | None, int | None]:
+    """How many documents the other run does better, worse and just as well; without a direction the last alone is known."""
     if not row.parts or any(part.member.scores_a is None or part.member.scores_b is None for part in row.parts):
-        return None
+        return None, None, None
     change = np.concatenate([part.member.scores_b - part.member.scores_a for part in row.parts])
     up, down = int((change > 0).sum()), int((change < 0).sum())
-    return (down, up, len(change) - up - down) if row.better is False else (up, down, len(change) - up - down)
+    same = len(change) - up - down
+    if row.better is None:
+        return None, None, same
+    return (up, down, same) if row.better else (down, up, same)
