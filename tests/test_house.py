@@ -296,7 +296,6 @@ MAY_JOIN = {
     "exchange/": "files of lm-eval and Inspect",
     "runs/lm_eval_logs.py": "lm-eval's samples files",
     "groups/task_results.py": "what users' aggregators are given",
-    "groups/results.py": "what users' aggregators return",
     "groups/aggregators.py": "what users' aggregators return",
     "runs/samples/": "names of columns",
     "comparison/packs.py": "names of columns",

@@ -57,9 +57,10 @@ class Page(HTMLParser):
 KNOWN = {
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "h4", "p", "b", "div", "table", "thead", "tbody", "tr", "th", "td",
     "span", "svg", "rect", "path", "g", "text", "circle", "polyline", "polygon", "desc", "details", "summary", "pre", "dl", "dt", "dd",
+    "bdi", "br", "small", "wbr",
 }  # fmt: skip
 HARMLESS = {
-    "class", "charset", "content", "http-equiv", "name", "lang", "title", "colspan", "open", "role", "viewbox", "width", "height",
+    "class", "charset", "scope", "content", "http-equiv", "name", "lang", "title", "colspan", "open", "role", "viewbox", "width", "height",
     "aria-label", "x", "y", "d", "text-anchor", "cx", "cy", "r", "points", "rx", "transform", "font-size", "font-weight", "stroke-width", "stroke-dasharray",
 }  # fmt: skip
 

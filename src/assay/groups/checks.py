@@ -8,8 +8,9 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator
 from assay.groups.group import Group, StandardGroup, TaskT
-from assay.groups.rows import NONE, REMEDY, MemberSelection, filter_name, member_names
+from assay.groups.rows import REMEDY, MemberSelection, filter_name, member_names
 from assay.groups.rows import check as check_filter
+from assay.groups.task_results import NONE
 from assay.records import Function
 from assay.registry import parameter_problems
 from assay.score_keys import ScoreKey, metric_name_problem

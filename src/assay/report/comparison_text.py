@@ -33,6 +33,7 @@ from assay.number_text import (
     format_signed,
 )
 from assay.records import AnyJSON, JSONDict
+from assay.report.cell_text import direction_arrow
 from assay.report.report_table import (
     Cell,
     Column,
@@ -45,11 +46,11 @@ from assay.report.report_table import (
     TableLine,
     TextCell,
 )
-from assay.report.table import direction_arrow, metric_text, shorten_table
+from assay.report.table import metric_cell, shorten_table
 from assay.report.table_writers import csv_text, write_markdown
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.runs.results import tasks_text
-from assay.score_keys import ScoreKey, shown_filter
+from assay.score_keys import shown_filter
 
 VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
 DrawTable = Callable[[ReportTable], str]
@@ -133,7 +134,7 @@ def _short_cells(row: ComparedRow) -> list[Cell]:
     change = row.difference
     reason = change.reason if change.interval is None else ""
     return [
-        _metric(row),
+        metric_cell(row, is_group=row.kind == "group"),
         NumberCell(row.a),
         NumberCell(row.b),
         NumberCell(change.value, interval=change.interval, is_signed=True, reason=reason),
@@ -171,10 +172,6 @@ def interval_of(row: ComparedRow) -> Cell:
     return IntervalCell(row.difference.low, row.difference.high, is_signed=True, digits=4)
 
 
-def _metric(row: ComparedRow) -> str:
-    return metric_text(ScoreKey(row.metric, row.filter), row.higher_is_better, is_group=row.kind == "group")
-
-
 def table_of_comparison(comparison: Comparison) -> ReportTable:
     """The rows of a comparison as Python shows them; with several runs, each row with the run that is compared with the first."""
     first, others = comparison.runs[0], comparison.runs[1:]
@@ -197,7 +194,7 @@ def table_of_comparison(comparison: Comparison) -> ReportTable:
         cells = [
             TextCell(row.alias, is_repeated=is_repeated),
             *([others[row.run - 1].label] if len(others) > 1 else []),
-            _metric(row),
+            metric_cell(row, is_group=row.kind == "group"),
             *value_cells(row),
             interval_of(row),
             PValueCell(row.p_holm),

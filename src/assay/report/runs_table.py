@@ -13,8 +13,9 @@ from assay.comparison.compare import check_shares
 from assay.comparison.leaderboard import label_runs
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.number_text import format_count, format_share
+from assay.report.cell_text import direction_arrow
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine
-from assay.report.table import direction_arrow, is_logarithmic
+from assay.report.table import is_logarithmic
 from assay.results import Row
 from assay.runs.lines import ResultLine
 from assay.runs.run import Run

@@ -7,12 +7,13 @@ from typing import NamedTuple
 from assay.config.option import NOTHING
 from assay.number_text import NO_VALUE, format_decimal, format_duration, format_end, format_money
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.report.cell_text import cell_text, error_factor
+from assay.report.cell_text import cell_text, direction_arrow, error_factor
 from assay.report.report_table import (
     Cell,
     Column,
     CountCell,
     IntervalCell,
+    MetricCell,
     NumberCell,
     ReportTable,
     Style,
@@ -20,12 +21,13 @@ from assay.report.report_table import (
     TextCell,
 )
 from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
+from assay.runs.comparison import ComparedRow
 from assay.runs.lines import ResultLine
 from assay.runs.results import failure_lines
 from assay.runs.results_json import encode
 from assay.runs.run import SETTINGS, Run
 from assay.safe_text import shorten, visible
-from assay.score_keys import ScoreKey, metric_title, shown_filter
+from assay.score_keys import ScoreKey, shown_filter
 
 MOST_COLUMNS = 4
 """Checkpoints that are columns of their table."""
@@ -103,10 +105,19 @@ def _documents_cell(line: ResultRow) -> Cell:
     if line.row is None:
         entry = line.entry
         return CountCell(entry.documents - entry.failed) if isinstance(entry, TaskEntry) else entry.coverage
-    count = CountCell(line.row.estimate.n)
-    if line.is_group and not line.row.estimate.n and any(row.estimate.n for row in line.entry.rows or ()):
-        count = CountCell(None)
-    return f"{cell_text(count)} in {line.coverage}" if line.coverage else count
+    n = line.row.estimate.n
+    is_unknown = line.is_group and not n and any(row.estimate.n for row in line.entry.rows or ())
+    return documents_cell(None if is_unknown else n, line.coverage)
+
+
+def documents_cell(count: int | None, coverage: str) -> Cell:
+    """A number of documents; of an incomplete group also how much of it was scored."""
+    if not coverage:
+        return CountCell(count)
+    if count is None:
+        return TextCell(coverage, "worse")
+    is_part = not coverage.endswith("incomplete")
+    return CountCell(count, mark=f" in {coverage}" if is_part else f" ({coverage})", style="worse")
 
 
 def _failed_cell(line: ResultRow) -> Cell:
@@ -114,10 +125,11 @@ def _failed_cell(line: ResultRow) -> Cell:
     if line.is_group and not line.entry.is_incomplete:
         return ""
     counted = line.entry if line.row is None else line.row
-    return _count_failed(counted.failed, is_incomplete=counted.is_incomplete)
+    return count_failed(counted.failed, is_incomplete=counted.is_incomplete)
 
 
-def _count_failed(failed: int, *, is_incomplete: bool) -> Cell:
+def count_failed(failed: int, *, is_incomplete: bool) -> Cell:
+    """The number of failed documents, with `*` where too many failed."""
     if is_incomplete:
         return CountCell(failed, mark="*", style="worse")
     return CountCell(failed, style="warning" if failed else "")
@@ -280,10 +292,6 @@ def table_rows(entry: Entry) -> list[Row]:
     return [*sorted((row for row in rows if not row.is_lost), key=lambda row: row.key), *(r for r in rows if r.is_lost)]
 
 
-def direction_arrow(higher_is_better: bool | None) -> str:
-    return "" if higher_is_better is None else "↑" if higher_is_better else "↓"
-
-
 def interval_cell(number: Estimate) -> Cell:
     """The interval of a number, on its scale."""
     return IntervalCell(number.low, number.high, is_logarithmic=is_logarithmic(number.method))
@@ -423,7 +431,7 @@ def summary_table(run: Run, first: str = "Task") -> ReportTable:
         style: Style = "bold" if line.is_group else ""
         if not line.numbers:
             has_failures = line.incomplete or not line.is_group
-            failed = _count_failed(line.failed, is_incomplete=line.incomplete) if has_failures else ""
+            failed = count_failed(line.failed, is_incomplete=line.incomplete) if has_failures else ""
             lines.append(TableLine([line.alias, "", "", "", line.coverage, failed], line.depth, style))
         for number, row in enumerate(line.numbers):
             name = TextCell(line.alias, is_repeated=number > 0)
@@ -433,21 +441,17 @@ def summary_table(run: Run, first: str = "Task") -> ReportTable:
 
 def _summary_cells(line: ResultLine, row: Row) -> list[Cell]:
     return [
-        metric_text(row.key, row.higher_is_better, is_group=line.is_group),
+        metric_cell(row, is_group=line.is_group),
         NumberCell(row.estimate.value, digits=4),
         interval_cell(row.estimate),
-        line.count(row),
-        _count_failed(row.failed, is_incomplete=row.is_incomplete) if row.is_incomplete or not line.is_group else "",
+        documents_cell(row.estimate.n, line.coverage),
+        count_failed(row.failed, is_incomplete=row.is_incomplete) if row.is_incomplete or not line.is_group else "",
     ]
 
 
-def metric_text(key: ScoreKey, higher_is_better: bool | None, *, is_group: bool) -> str:
-    """A metric with its filter and an arrow in the better direction.
-
-    >>> metric_text(ScoreKey("acc", "none"), True, is_group=False), metric_text(ScoreKey("f1", "x"), None, is_group=False)
-    ('acc ↑', 'f1 (x)')
-    """
-    return f"{metric_title(key.metric, key.filter, is_group=is_group)} {direction_arrow(higher_is_better)}".rstrip()
+def metric_cell(row: Row | ComparedRow, *, is_group: bool) -> MetricCell:
+    """The metric of a row with its filter, and an arrow in the better direction."""
+    return MetricCell(row.metric, shown_filter(row.filter, is_group=is_group), row.higher_is_better)
 
 
 def shorten_table(table: ReportTable) -> ReportTable:

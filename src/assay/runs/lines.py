@@ -57,6 +57,8 @@ class ResultLine:
     def count(self, number: Row) -> str:
         """The number of documents of a result; for an incomplete group also the number of tasks."""
         n = number.estimate.n
+        if self.coverage.endswith("incomplete"):
+            return f"{n:,} ({self.coverage})"
         return f"{n:,} in {self.coverage}" if self.coverage else f"{n:,}"
 
     @property
