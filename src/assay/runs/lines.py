@@ -232,9 +232,9 @@ def _scorer_name(written: AnyJSON) -> str:
 
 
 def worst_tasks(lines: Sequence[ResultLine], count: int = 5) -> list[ResultLine]:
-    """The tasks with the lowest shares, the lowest first; metrics of which less is better do not count."""
+    """The tasks with the lowest shares, the lowest first; metrics count of which more is known to be better."""
     by_name = {line.name: line for line in lines if not line.is_group and line.main is not None}
     mains = {name: line.main for name, line in by_name.items() if line.main is not None}
-    shares = [name for name, row in mains.items() if row.estimate.is_share and row.higher_is_better is not False]
+    shares = [name for name, row in mains.items() if row.estimate.is_share and row.higher_is_better]
     lowest = sorted(shares, key=lambda name: mains[name].estimate.value or 0.0)
     return [by_name[name] for name in lowest[:count]]

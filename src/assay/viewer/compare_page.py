@@ -151,7 +151,8 @@ def _further_flips(
         )
         for row in comparison.rows
         if first_metric.get((row.run, row.name)) == (row.metric, row.filter)
-        and (count := (row.wins or 0) + (row.losses or 0)) > known[row.run, row.name]
+        and row.ties is not None
+        and (count := row.difference.n - row.ties) > known[row.run, row.name]
     ]
 
 
