@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.pooled_means import pooled_means
 from assay.groups.rows import GroupRow, MemberSelection, rows
@@ -24,7 +24,7 @@ from assay.groups.task_results import (
     known_floats,
     user_rows,
 )
-from assay.records import Failed, UserFunction, UserValue
+from assay.records import Failed, Function, UserFunction, UserValue
 from assay.registry import Registry, accepted, parameter_problems, subclass_of
 from assay.score_keys import ScoreKey
 from assay.statistics.evidence import NO_EVIDENCE, Estimate, with_evidence
@@ -406,23 +406,29 @@ class AggregatorFactory:
             return NoOpAggregator(config)
         if config.rules.means == "pooled":
             return PooledMeanAggregator(config)
-        where = place or (lambda number, *_: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
-        aggregators: list[Aggregator] = []
         problems: list[Problem] = []
-        for number, entry in enumerate(entries):
-            try:
-                aggregators.append(
-                    _one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, partial(where, number))
-                )
-            except ConfigError as error:
-                problems += error.problems
+        made = AggregatorFactory.of_entries(config, place, problems)
         if problems:
             raise ConfigError(problems)
+        aggregators = [aggregator for aggregator in made if aggregator is not None]
         kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(aggregators, entries, strict=True)}
         if len(kinds) > 1 or isinstance(aggregators[0], CustomAggregator):  # a function is that of one entry
             return AggregatorList(config, aggregators)
         aggregators[0].config, aggregators[0].agg_metric_configs = config, entries
         return aggregators[0]
+
+    @staticmethod
+    def of_entries(config: GroupConfig, place: Places | None, problems: list[Problem]) -> list[Aggregator | None]:
+        """One for each entry; None for an entry with which something is wrong, or whose function is not loaded."""
+        if config.rules.means == "pooled":
+            return []
+        where = place or (lambda number, *_: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
+        made: list[Aggregator | None] = []
+        for number, entry in enumerate(config.aggregate_metric_list or ()):
+            alone = dataclasses.replace(config, aggregate_metric_list=(entry,))
+            is_loaded = not isinstance(entry.aggregation, Function)
+            made.append(collect(problems, _one, alone, entry, partial(where, number)) if is_loaded else None)
+        return made
 
 
 def _one(config: GroupConfig, entry: AggMetricConfig, place: Places) -> Aggregator:

@@ -88,7 +88,9 @@ class Group(ABC, Generic[TaskT]):
         from assay.groups.aggregators import Aggregator  # aggregators know groups
 
         if not isinstance(aggregator, Aggregator):
-            what = f"the aggregator must be an instance of a subclass of assay.Aggregator, got {aggregator!r:.60}"
+            what = (
+                f"the aggregator must be an instance of a subclass of assay.Aggregator, got {kind_in_words(aggregator)}"
+            )
             fix = "write `group.aggregator = MyAggregator(group.config)`, or CustomAggregator(group.config, function)"
             raise ConfigError.at(f"group {self.name!r}", what, fix)
         self._aggregator = aggregator
@@ -285,6 +287,11 @@ class TagGroup(StandardGroup[TaskT]):
         if alias is not None:
             self.member_aliases[child.name] = alias
         child.add_tag(self.name)
+
+
+def kind_in_words(value: object) -> str:
+    """What a value is that should have been an aggregator: a class where an instance is needed, or another type."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__!r}"
 
 
 def group_type(written: str | Function | type) -> type[StandardGroup[Any]] | None:

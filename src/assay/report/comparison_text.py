@@ -236,9 +236,8 @@ def flip_lines(flips: Sequence[Flip]) -> list[str]:
     """List flipped documents, each with both answers."""
     lines = []
     for flip in flips:
-        mark = "worse " if flip.is_loss else "better"
         lines += [
-            f"{mark} {flip.task} · document {flip.doc_id} · {flip.metric} {flip.score_a:g} → {flip.score_b:g}",
+            f"{flip.direction:6} {flip.task} · document {flip.doc_id} · {flip.metric} {flip.score_a:g} → {flip.score_b:g}",
             f"  a: {_one_line(flip.answer_a)}",
             f"  b: {_one_line(flip.answer_b)}",
             f"  target: {_one_line(flip.target)}",
