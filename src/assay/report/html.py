@@ -221,7 +221,7 @@ def _metric(cell: MetricCell) -> str:
 def _part(cell: Cell) -> str:
     """A cell that is not alone: its style is not that of the whole."""
     inner, classes = _inner(cell), _class_attribute([cell_style(cell)])
-    return f"<span{classes}>{inner}</span>" if classes and not isinstance(cell, LinkCell) else inner
+    return f"<span{classes}>{inner}</span>" if inner and classes and not isinstance(cell, LinkCell) else inner
 
 
 def _emphasized(cell: Cell, text: str) -> str:
