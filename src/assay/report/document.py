@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from assay.comparison.compare import answer, compare, target
 from assay.comparison.judge_card import CardEntry, judge_card
 from assay.comparison.labelling import labelled_rows
-from assay.errors import AssayError
+from assay.errors import AssayError, Place, Problem
 from assay.results import ReliabilityPoint, Row
 from assay.runs.comparison import Comparison
 from assay.runs.extensions import ReportOptions
+from assay.runs.folder import CUT_OFF, RunError, no_run
 from assay.runs.lines import ResultLine, worst_tasks
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
@@ -97,7 +98,7 @@ class RunsReport:
 def build_report(folders: Sequence[str | PathLike[str]], options: ReportOptions | None = None) -> RunsReport:
     """Build the report of these runs."""
     options = options or ReportOptions()
-    runs = [Run.open(Path(folder)).finished() for folder in folders]
+    runs = [open_with_results(Path(folder)) for folder in folders]
     parts = [_run_part(run, options) for run in runs]
     if len(runs) < 2:
         return RunsReport(parts)
@@ -110,6 +111,24 @@ def build_report(folders: Sequence[str | PathLike[str]], options: ReportOptions 
     except AssayError as error:
         return RunsReport(parts, notes=[f"not compared: {problem}" for problem in error.problems])
     return RunsReport(parts, comparison)
+
+
+def open_with_results(folder: Path) -> Run:
+    """Open a run to report or draw it; a RunError where there is none, or it has no results."""
+    if folder.is_file():
+        raise RunError([no_run(folder)])
+    run = Run.open(folder)
+    if run.is_running:
+        fix = "wait until it is finished"
+        raise RunError([Problem(Place(str(folder)), "the run is still in progress", fix)])
+    if run.results.is_empty and run.status in CUT_OFF:
+        what = f"the run was {run.status} before its end and has no results yet"
+        fix = "repeat its command with the same --output_path: it goes on where it ended, and then has results"
+        raise RunError([Problem(Place(str(folder)), what, fix)])
+    if run.results.is_empty:
+        fix = "give the folder that was the --output_path of `assay run`"
+        raise RunError([Problem(Place(str(folder)), "the folder holds no finished run", fix)])
+    return run
 
 
 def _run_part(run: Run, options: ReportOptions) -> RunPart:

@@ -29,7 +29,7 @@ from assay.report.charts import (
     reliability_panel,
     reliability_points,
 )
-from assay.report.document import Slice, curves_of
+from assay.report.document import Slice, curves_of, open_with_results
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.index import training_step_of
 from assay.results import Row
@@ -118,7 +118,7 @@ def plot(
     folders = [runs] if isinstance(runs, str | PathLike) else list(runs)
     if not folders:
         raise ConfigError([Problem(Place("runs"), "no run was named", "name the folder of a run")])
-    opened = [Run.open(Path(folder)).finished() for folder in folders]
+    opened = [open_with_results(Path(folder)) for folder in folders]
     listed = [tasks] if isinstance(tasks, str) else list(tasks)
     options = PlotOptions(listed, metric, over, title)
     return Picture(draw(DRAWN[kind](_with_different_names(opened), options)))
