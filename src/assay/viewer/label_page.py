@@ -131,8 +131,8 @@ def agreement_lines(about: TaskLabels | None) -> list[tuple[str, Estimate, str]]
 
 
 def _corrected(run: Run, asked: LabelRequest) -> JSONObject | None:
-    row = run.rows(asked.task).get(corrected_key(asked.rows.keys[0]))
-    judge = run.rows(asked.task).get(asked.rows.keys[0])
+    row = run.results.row(asked.task, corrected_key(asked.rows.keys[0]))
+    judge = run.results.row(asked.task, asked.rows.keys[0])
     if row is None or judge is None:
         return None
     return {"row": row, "judge": judge}
