@@ -11,7 +11,7 @@ from html import escape
 import orjson
 from markupsafe import Markup
 
-from assay.report.cell_text import cell_style, cell_text
+from assay.report.cell_text import cell_style, cell_text, direction_arrow
 from assay.report.drawing import as_svg
 from assay.report.report_table import (
     Cell,
@@ -81,8 +81,11 @@ def _inline_cells(table: ReportTable, line: TableLine) -> Iterator[str]:
         yield f'<td style="{styles}">{indent}{text}</td>'
 
 
-def write_page_table(table: ReportTable, name: str = "", classes: str = "") -> Markup:
-    """The table for a page of ours: its `name` is its id, by which it can be copied as Markdown and CSV."""
+def write_page_table(table: ReportTable, name: str = "", classes: str = "", *, is_main: bool = False) -> Markup:
+    """The table for a page of ours: its `name` is its id, by which it can be copied as Markdown and CSV.
+
+    Keys move through the lines of the main table of a page. A table without titles has no line of them.
+    """
     endings = [_endings(table, place) if name else () for place in range(len(table.columns))]
     is_tree = any(line.level for line in table.lines)
     if name and is_tree:
@@ -91,7 +94,10 @@ def write_page_table(table: ReportTable, name: str = "", classes: str = "") -> M
     lines = "\n".join(_line(table, line, endings, is_tree=is_tree) for line in table.lines)
     about = f' id="{name}"' if name else ""
     about += f' class="{classes}"' if classes else ""
-    return Markup(f"<table{about}><thead><tr>{head}</tr></thead><tbody>\n{lines}\n</tbody></table>")
+    about += f' aria-label="{escape(visible(table.title))}"' if table.title else ""
+    about += " data-main" if is_main else ""
+    titles = f"<thead><tr>{head}</tr></thead>" if any(column.title for column in table.columns) else ""
+    return Markup(f"<table{about}>{titles}<tbody>\n{lines}\n</tbody></table>")
 
 
 def _endings(table: ReportTable, place: int) -> Sequence[str]:
@@ -103,13 +109,13 @@ def _endings(table: ReportTable, place: int) -> Sequence[str]:
 
 def _head(column: Column, endings: Sequence[str]) -> str:
     title, _, below = column.title.partition("\n")
-    text: str = break_after_marks(title)
+    text = _breakable(title)
     if column.order:
         text += " ▾" if column.order == "descending" else " ▴"
     if column.address:
         text = f'<a href="{escape(column.address)}">{text}</a>'
     if below:
-        text += f"<br><small>{break_after_marks(below)}</small>"
+        text += f"<br><small>{_breakable(below)}</small>"
     attributes = [_class_attribute([column.align, "roomy" if column.drop else ""])]
     attributes += [f' title="{escape(visible(column.hint))}"'] if column.hint else []
     attributes += [f' aria-sort="{column.order}"'] if column.order else []
@@ -170,21 +176,17 @@ def _inner(cell: Cell) -> str:  # noqa: C901  # a case for each kind of cell
     match cell:
         case LinkCell() if is_safe_address(cell.address):
             kind = ' class="chip"' if cell.is_tag else " data-open" if cell.opens_line else ""
-            text = _emphasized(cell, break_after_marks(cell.text))
+            text = _emphasized(cell, _breakable(cell.text))
             return f'<a{kind} href="{escape(cell.address)}">{text}</a>'
-        case MetricCell(metric=metric, filter=filter_name, higher_is_better=is_better):
-            arrow = ""
-            if is_better is not None:
-                arrow = (
-                    f' <span title="{"higher" if is_better else "lower"} is better">{"↑" if is_better else "↓"}</span>'
-                )
-            small = f" <small>{break_after_marks(filter_name)}</small>" if filter_name not in ("", "none") else ""
-            return f"{break_after_marks(metric)}{arrow}{small}"
+        case MetricCell():
+            return _metric(cell)
         case ProgressCell(done=done, expected=expected):
             bar = f'<progress max="{expected or 1}" value="{done}">{done}</progress>'
             return f'{bar} <span class="num">{cell_text(cell)}</span>'
         case DrawingCell(drawing=drawing):
             return as_svg(drawing, embedded=True)
+        case FoldCell(address=""):
+            return '<span class="fold"></span>'
         case FoldCell(name=name, address=address, is_closed=is_closed):
             state, word, mark = ("false", "open", "▸") if is_closed else ("true", "close", "▾")
             label = f'aria-expanded="{state}" aria-label="{word} {escape(visible(name))}"'
@@ -200,6 +202,16 @@ def _inner(cell: Cell) -> str:  # noqa: C901  # a case for each kind of cell
             return _emphasized(cell, escape(cell_text(cell)))
         case _:
             return _emphasized(cell, _directed(cell_text(cell)))
+
+
+def _metric(cell: MetricCell) -> str:
+    text = _breakable(cell.metric)
+    if cell.higher_is_better is not None:
+        word = "higher" if cell.higher_is_better else "lower"
+        text += f' <span title="{word} is better">{direction_arrow(cell.higher_is_better)}</span>'
+    if cell.filter not in ("", "none"):
+        text += f" <small>{_breakable(cell.filter)}</small>"
+    return f'<a href="{escape(cell.address)}">{text}</a>' if cell.address else text
 
 
 def _part(cell: Cell) -> str:
@@ -218,10 +230,6 @@ def _directed(text: str, after_marks: str = "") -> str:
     return escaped if text.isascii() else f"<bdi>{escaped}</bdi>"
 
 
-def break_after_marks(name: str) -> Markup:
-    """A name, which may be broken over lines after underscores, plus signs and slashes.
-
-    >>> break_after_marks("exact_match")
-    Markup('exact_<wbr>match')
-    """
-    return Markup(_directed(visible(name), "<wbr>"))
+def _breakable(name: str) -> str:
+    """A name escaped, which may be broken over lines after underscores, plus signs and slashes."""
+    return _directed(visible(name), "<wbr>")

@@ -6,6 +6,7 @@ from assay.number_text import format_decimal, format_end, format_share
 from assay.report.cell_text import error_factor
 from assay.report.charts import Point, draw_bar
 from assay.report.comparison_text import interval_of
+from assay.report.document import Slice
 from assay.report.report_table import (
     Cell,
     Column,
@@ -32,6 +33,7 @@ NUMBER_COLUMNS = (
     Column("", "bar", drop=1),
     Column("n", align="right"),
 )
+SHORT_COLUMNS = (Column("Value", align="right"), Column("95 %", "interval"), Column("n", align="right"))
 MAX_REASON = 30
 """Characters of the reason why a difference has no interval; a pointer shows all."""
 
@@ -138,6 +140,17 @@ def numbers_table(rows: Iterable[tuple[Row, Cell, bool]]) -> ReportTable:
         for row, metric, is_chosen in rows
     ]
     return ReportTable([*NUMBER_COLUMNS, Column("Stderr", align="right", drop=1)], lines)
+
+
+def slices_table(column: str, slices: Iterable[Slice]) -> ReportTable:
+    """The score, its interval and the number of documents of every value of a column."""
+    lines = [TableLine([part.name, *short_cells(part.number)]) for part in slices]
+    return ReportTable([Column(column), *SHORT_COLUMNS], lines)
+
+
+def short_cells(number: Estimate) -> list[Cell]:
+    """The cells of SHORT_COLUMNS: a number, its interval, and of how many documents it is."""
+    return [NumberCell(number.value, digits=4), interval_cell(number), CountCell(number.n)]
 
 
 def comparison_page_table(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Style = Literal["", "bold", "dim", "better", "worse", "warning", "chosen", "provisional"]
 """How a line or a cell is emphasized; a writer chooses color, weight or mark."""
+Align = Literal["left", "right"]
+Order = Literal["", "ascending", "descending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ class MetricCell:
     metric: str
     filter: str = "none"
     higher_is_better: bool | None = None
+    address: str = ""
+    """Where it leads in a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ class DrawingCell:
 
 @dataclass(frozen=True, slots=True)
 class FoldCell:
-    """A link that opens or closes a group of lines; only pages have it."""
+    """A link that opens or closes a group of lines; only pages have it. Without an address, the space of one."""
 
     name: str
     address: str
@@ -204,14 +208,14 @@ class Column:
     title: str
     key: str = ""
     """If it is not given, the title in lower case, with `_` for everything but letters and digits."""
-    align: Literal["left", "right"] = "left"
+    align: Align = "left"
     drop: int | None = None
     """A narrow terminal leaves out columns in this order, 1 first; None: never. A page on a narrow screen leaves them all out."""
     hint: str = ""
     """Is shown in a page where a pointer rests on the title."""
     address: str = ""
     """Where the title leads in a page: to the table sorted by this column."""
-    order: Literal["", "ascending", "descending"] = ""
+    order: Order = ""
     """How the lines are sorted by this column."""
     has_texts: bool = False
     """Whether the cells are texts of models and documents: a page keeps their lines and breaks long ones."""

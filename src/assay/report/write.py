@@ -25,7 +25,7 @@ from assay.report.comparison_text import interval_of, row_json, value_cells
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.html import write_page_table
-from assay.report.page_tables import comparison_page_table, results_page_table
+from assay.report.page_tables import SHORT_COLUMNS, comparison_page_table, results_page_table, short_cells, slices_table
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.report_table import (
     Cell,
@@ -49,7 +49,6 @@ from assay.runs.run import Run
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, visible
 from assay.score_keys import join_scores, shown_filter
-from assay.statistics.evidence import Estimate
 from assay.tasks.audit import audit_counts
 from assay.version import __version__
 
@@ -78,7 +77,6 @@ details { margin: .4rem 0; } summary { cursor: pointer; } dt { color: var(--fain
 """
 """CSS of the HTML report: light or dark as the reader's system."""
 NO_BREAK = "\N{NO-BREAK SPACE}" * 2
-VALUE_COLUMNS = (Column("Value", align="right"), Column("95 %", "interval"), Column("n", align="right"))
 MAX_CELL_TEXT = 400
 """Characters of a text in a table row."""
 
@@ -141,15 +139,9 @@ def _svg(drawing: Drawing) -> Markup:
     return Markup(as_svg(drawing, embedded=True))
 
 
-def slices_table(task_slices: Slices) -> ReportTable:
-    """The table of slices: their score, its interval and the number of documents of every value of a column."""
-    columns = [Column(task_slices.column), *VALUE_COLUMNS]
-    return ReportTable(columns, [TableLine([part.name, *_value_cells(part.number)]) for part in task_slices.parts])
-
-
 def curve_table(curve: Curve) -> ReportTable:
     """The table of a reliability curve: confidence, accuracy, its interval and the number of documents of every bin."""
-    columns = [Column("Confidence", align="right"), Column("Accuracy", align="right"), *VALUE_COLUMNS[1:]]
+    columns = [Column("Confidence", align="right"), Column("Accuracy", align="right"), *SHORT_COLUMNS[1:]]
     lines = []
     for point in curve.points:
         right = point.accuracy
@@ -177,16 +169,12 @@ def card_table(card: Sequence[CardEntry]) -> ReportTable:
         Column("task"),
         Column("what"),
         Column("value", align="right"),
-        *VALUE_COLUMNS[1:],
+        *SHORT_COLUMNS[1:],
         Column("", "meaning"),
     ]
     return ReportTable(
-        columns, [TableLine([entry.task, entry.name, *_value_cells(entry.number), entry.meaning]) for entry in card]
+        columns, [TableLine([entry.task, entry.name, *short_cells(entry.number), entry.meaning]) for entry in card]
     )
-
-
-def _value_cells(number: Estimate) -> list[Cell]:
-    return [NumberCell(number.value, digits=4), IntervalCell(number.low, number.high), CountCell(number.n)]
 
 
 def differences_plot(comparison: Comparison, run: int) -> Markup:
@@ -330,7 +318,7 @@ def _run(part: RunPart) -> Iterator[str]:
     yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in run.remarks)
     for task_slices in part.slices:
         title = f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}"
-        yield f"{title}:\n\n{write_markdown(slices_table(task_slices))}"
+        yield f"{title}:\n\n{write_markdown(slices_table(task_slices.column, task_slices.parts))}"
     for curve in part.curves:
         title = f"{markdown_text(curve.task)}, calibration ({markdown_text(str(curve.metric))})"
         yield f"{title}:\n\n{write_markdown(curve_table(curve))}"

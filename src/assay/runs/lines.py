@@ -46,22 +46,6 @@ class ResultLine:
         return len(self.path) - 1
 
     @property
-    def failures(self) -> str:
-        """The number of failed documents, with `*` where the row is incomplete; empty for a complete group."""
-        return "" if self.is_group and not self.incomplete else f"{self.failed:,}{'*' if self.incomplete else ''}"
-
-    def failures_in(self, number: Row) -> str:
-        """The same for one row."""
-        return replace(self, failed=number.failed, incomplete=number.is_incomplete).failures
-
-    def count(self, number: Row) -> str:
-        """The number of documents of a result; for an incomplete group also the number of tasks."""
-        n = number.estimate.n
-        if self.coverage.endswith("incomplete"):
-            return f"{n:,} ({self.coverage})"
-        return f"{n:,} in {self.coverage}" if self.coverage else f"{n:,}"
-
-    @property
     def main(self) -> Row | None:
         """The main result: of the scorer that the task names, else the first higher-is-better one with a value, else the first."""
         known = [row for row in self.numbers if row.estimate.value is not None]
