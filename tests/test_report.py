@@ -265,6 +265,20 @@ def test_a_folder_without_a_finished_run_has_no_report(tmp_path: Path) -> None:
         build_report([tmp_path])
 
 
+@pytest.mark.parametrize("command", ["report", "plot"])
+def test_of_an_interrupted_run_it_is_said_how_to_get_its_results(
+    command: str, run_assay: Any, tasks: Path, output: Path
+) -> None:
+    run_world.run(RecordingModel(), tasks, output)
+    manifest = json.loads((output / "manifest.json").read_text())
+    (output / "manifest.json").write_text(json.dumps({**manifest, "status": "interrupted"}))
+    (output / "results.json").unlink()
+    ended = run_assay(command, output)
+    assert ended.returncode == 2
+    assert "the run was interrupted before its end and has no results yet" in ended.stderr
+    assert "repeat its command with the same --output_path" in ended.stderr
+
+
 def luminance(colour: str) -> float:
     """As WCAG defines it."""
     parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]

@@ -83,7 +83,7 @@ def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[Rep
     level = format_share(comparison.level, 0)
     tables = []
     for number, run in enumerate(comparison.runs[1:], 1):
-        rows = [row for row in comparison.rows if row.run == number]
+        rows = rows_of_run(comparison, number)
         names = ["", *(row.name for row in rows)]
         is_repeated = [row.name == above for row, above in zip(rows, names, strict=False)]
         make_cells = _all_cells if wide else _short_cells
@@ -98,6 +98,13 @@ def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[Rep
         title = f"a: {comparison.runs[0].label} — {comparison.runs[0].model}\nb: {run.label} — {run.model}"
         tables.append(ReportTable(_columns(level, wide=wide), lines, title))
     return tables
+
+
+def rows_of_run(comparison: Comparison, run: int) -> list[ComparedRow]:
+    """The rows of one run against the first, in the order in which its results are printed: by metric and filter."""
+    rows = [row for row in comparison.rows if row.run == run]
+    places = {row.name: place for place, row in reversed(list(enumerate(rows)))}
+    return sorted(rows, key=lambda row: (places[row.name], row.metric, row.filter))
 
 
 def _columns(level: str, *, wide: bool) -> list[Column]:
@@ -189,7 +196,8 @@ def table_of_comparison(comparison: Comparison) -> ReportTable:
         Column("b is", "b_is"),
     ]
     lines = []
-    for above, row in zip([None, *comparison.rows], comparison.rows, strict=False):
+    rows = [row for run in range(1, len(comparison.runs)) for row in rows_of_run(comparison, run)]
+    for above, row in zip([None, *rows], rows, strict=False):
         is_repeated = above is not None and (row.name, row.run) == (above.name, above.run)
         cells = [
             TextCell(row.alias, is_repeated=is_repeated),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from assay.number_text import format_decimal, format_end, format_share
 from assay.report.cell_text import error_factor
 from assay.report.charts import Point, draw_bar
-from assay.report.comparison_text import interval_of
+from assay.report.comparison_text import interval_of, rows_of_run
 from assay.report.document import Slice
 from assay.report.report_table import (
     Cell,
@@ -21,7 +21,7 @@ from assay.report.report_table import (
     TableLine,
     TextCell,
 )
-from assay.report.table import count_failed, documents_cell, interval_cell, metric_cell, number_cell
+from assay.report.table import documents_cell, failed_cell, interval_cell, metric_cell, number_cell, table_rows
 from assay.results import Estimate, Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.lines import ResultLine
@@ -67,7 +67,9 @@ def _result_lines(line: ResultLine, name: Cell, main_only: bool) -> Iterator[Tab
     if line.not_run:
         yield TableLine([name, PartsCell([TextCell("not run", "worse"), TextCell(line.not_run, "dim")])], level)
         return
-    rows = line.numbers if not main_only else [line.main] if line.main is not None else []
+    rows = table_rows(line.numbers)
+    if main_only:
+        rows = [line.main] if line.main is not None else []
     for number, row in enumerate(rows):
         shown_name = name if not number else TextCell(line.alias, is_repeated=True)
         if line.done is None:
@@ -90,8 +92,8 @@ def _finished_cells(line: ResultLine, row: Row, *, is_first: bool) -> list[Cell]
     return [
         metric_cell(row, is_group=line.is_group),
         *estimate_cells(row),
-        documents_cell(row.estimate.n, line.coverage),
-        count_failed(row.failed, is_incomplete=row.is_incomplete) if row.is_incomplete or not line.is_group else "",
+        documents_cell(line, row),
+        failed_cell(line, row),
         stderr_cell(row.estimate),
         CountCell(line.shots if is_first else None),
     ]
@@ -174,8 +176,7 @@ def comparison_page_table(
     ]
     lines = [
         TableLine([make_name(row), *_compared_cells(row)], row.depth, "bold" if row.kind == "group" else "")
-        for row in comparison.rows
-        if row.run == run
+        for row in rows_of_run(comparison, run)
     ]
     return ReportTable(columns, lines)
 

@@ -21,7 +21,7 @@ from assay.number_text import format_decimal, format_duration, format_money, for
 from assay.records import JSONDict, JSONObject
 from assay.report.cell_text import cell_text
 from assay.report.charts import CARD_WIDTH, Series, draw_part, reliability_panel, reliability_points
-from assay.report.comparison_text import interval_of, row_json, value_cells
+from assay.report.comparison_text import interval_of, row_json, rows_of_run, value_cells
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.html import write_page_table
@@ -281,7 +281,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
             Column("p (Holm), tasks", align="right"),
             Column("n", align="right"),
         ]
-        rows = [row for row in comparison.rows if row.run == number]
+        rows = rows_of_run(comparison, number)
         yield write_markdown(ReportTable(columns, [TableLine(_comparison_cells(row)) for row in rows]))
         for attribution in comparison.attributions:
             if attribution.run == number and attribution.first:

@@ -27,7 +27,7 @@ from assay.report.report_table import (
     TableLine,
     TextCell,
 )
-from assay.report.table import documents_cell, interval_cell
+from assay.report.table import documents_cell, interval_cell, table_rows
 from assay.results import Row
 from assay.runs.comparison import ComparedRow
 from assay.runs.lines import ResultLine
@@ -81,7 +81,7 @@ def task_link(run: Run, line: ResultLine, *, opens_line: bool = False) -> LinkCe
 
 
 def _metrics_as_columns(run: Run, named: Iterable[tuple[ResultLine, Cell]]) -> ReportTable:
-    keys = list(dict.fromkeys(row.key for line in run.lines for row in line.numbers))
+    keys = list(dict.fromkeys(row.key for line in run.lines for row in table_rows(line.numbers)))
     lines = []
     for line, name in named:
         rows = {row.key: row for row in line.numbers}
@@ -93,7 +93,7 @@ def _metrics_as_columns(run: Run, named: Iterable[tuple[ResultLine, Cell]]) -> R
 
 
 def _hinted_value(line: ResultLine, row: Row) -> Cell:
-    hint = f"{cell_text(interval_cell(row.estimate))}, n {cell_text(documents_cell(row.estimate.n, line.coverage))}"
+    hint = f"{cell_text(interval_cell(row.estimate))}, n {cell_text(documents_cell(line, row))}"
     return PartsCell([NumberCell(row.estimate.value, digits=4, mark="*" if line.coverage else "")], hint)
 
 
@@ -200,7 +200,7 @@ def _headline_cells(run: IndexedRun) -> list[Cell]:
 def numbers_of_task(line: ResultLine, samples: Samples | None, addresses: Mapping[ScoreKey, str]) -> ReportTable:
     """The numbers of a task; each leads to the samples sorted by it."""
     rows = []
-    for row in line.numbers:
+    for row in table_rows(line.numbers):
         metric = MetricCell(row.metric, row.filter, row.higher_is_better, addresses.get(row.key, ""))
         hint = "show and sort the samples by this metric" if metric.address else ""
         rows.append((row, PartsCell([metric], hint), samples is not None and row.key == samples.metric))
