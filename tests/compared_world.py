@@ -35,7 +35,7 @@ def write_tasks(
     return folder
 
 
-def make_run(folder: Path, output: Path, scores: Mapping[str, Sequence[float]], **options: Any) -> Path:
+def make_run(folder: Path, output: Path, scores: Mapping[str, Sequence[object]], **options: Any) -> Path:
     """A run in which the n-th document of a task scores the n-th number; its model is known by these."""
 
     def answer(prompt: str, params: dict[str, object], repeat: int) -> str:

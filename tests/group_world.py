@@ -8,6 +8,7 @@ from typing import Any
 from assay import GroupConfig, StandardGroup, Task, TaskConfig
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
+from assay.groups.task_results import Members, as_floats
 from assay.models import Scripted
 from run_world import rows_of
 from small_runs import ANYTHING, SAMPLED, run, write_task
@@ -118,4 +119,4 @@ def group_of(names: Sequence[str], *entries: Mapping[str, object], **more: objec
 def computed(results: Plain, *entries: Mapping[str, object], **more: object) -> dict[str, float]:
     """The rows of a group of all these tasks, also those without a number."""
     group = group_of(list(results), *entries, **more)
-    return group.aggregator.estimates(group, results)
+    return as_floats(group.aggregator.estimates(group, Members(results)))

@@ -19,7 +19,8 @@ from assay.comparison.pairing import _by_content
 from assay.errors import AssayError
 from assay.evaluation.score import ScoreOptions
 from assay.exchange.importers import score
-from assay.report.comparison_text import comparison_summary
+from assay.report.comparison_text import comparison_summary, flip_lines
+from assay.report.pictures import share_differences
 from assay.runs.comparison import ComparedRow, Comparison
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import choose, generate
@@ -290,8 +291,12 @@ def test_a_task_is_better_only_after_correction_for_multiple_tests(tmp_path: Pat
 def test_without_a_direction_a_difference_is_neither_better_nor_worse(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10}, MEAN.replace(", higher_is_better: true", ""))
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [0] * 10), ("b", [1] * 10))]
-    comparison = compare(runs)
+    comparison = compare(runs, flips=1)
     assert (row(comparison).higher_is_better, row(comparison).verdict) == (None, "differs")
+    assert (row(comparison).wins, row(comparison).losses, row(comparison).ties) == (None, None, 0)
+    assert [(flip.is_loss, flip.direction) for flip in comparison.flips] == [(None, "higher")]
+    assert flip_lines(comparison.flips)[0].startswith("higher t · document")
+    assert {point.verdict for series in share_differences(comparison, 1).series for point in series.points} == {""}
     assert "0 better, 0 worse, 1 different, 0 unclear" in comparison_summary(comparison)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay import simple_evaluate
+from assay.cli import main
 from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.models import Scripted
@@ -120,3 +121,18 @@ def test_a_number_of_all_records_together_is_shown_with_why_it_has_no_interval(t
     )
     assert "computed over all documents together" in result_row.difference.reason
     assert comparison.decision == "inconclusive"
+
+
+def test_a_plan_takes_the_first_number_of_a_graph_whose_spread_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Accuracy is computed over all records together; 3 of 10 are right: √(0.3 · 0.7 / 9) is the standard error."""
+    run = str(make_graph_run(tmp_path, "a", {1, 2, 3}))
+    assert main(["plan", "--mde", "5pp", "--baseline", run, "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    content = json.loads(printed.out)
+    assert [(row["name"], row["metric"], row["documents"]) for row in content["rows"]] == [("graph", "exact_match", 10)]
+    assert [row["metric"] for row in content["noise"]] == ["exact_match"]
+    assert "unknown variance" not in printed.err
+    assert main(["plan", "--mde", "5pp", "--baseline", run, "--metric", "accuracy"]) == 0
+    assert "unknown variance of accuracy: graph" in capsys.readouterr().err

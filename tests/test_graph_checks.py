@@ -112,6 +112,26 @@ def test_both_refuse_it_in_the_same_words(
     assert words in capsys.readouterr().err
 
 
+def test_no_mistake_in_a_graph_hides_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, NODE="lmm", CODE="steps.nope", DATA="nothing.jsonl", METRIC="exact_mach")
+    file = Path(path)
+    file.write_text(file.read_text().replace("to: unit}", "to: unitt}") + "output_confg: {}\n")
+    assert main(["validate", path]) == 1
+    reported = [line.partition("checked.yaml:")[2].partition(" — ")[0] for line in capsys.readouterr().out.splitlines()]
+    expected = [
+        "3:47: no data file 'nothing.jsonl'",
+        "6:25: no node type named 'lmm'",
+        "7:40: steps.py has no 'nope'",
+        "8:141: no unit metric named 'exact_mach'",
+        "9:83: there is no node 'unitt'",
+        "10:1: unknown key 'output_confg'",
+    ]
+    assert [part for line in reported for part in expected if line.startswith(part)] == expected, reported
+    assert main(["run", "--tasks", path, "--model", "embedded", "-o", str(tmp_path / "run")]) == 2
+    refused = capsys.readouterr().err
+    assert all(part.partition(": ")[2] in refused for part in expected)
+
+
 @pytest.mark.parametrize("metric", ["TEST_of_steps", "TEST_beside"])
 def test_both_take_metrics_that_helper_modules_register(
     metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

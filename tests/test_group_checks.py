@@ -7,7 +7,7 @@ import pytest
 from assay import ConfigError, TaskManager
 from assay.tasks.validate import validate
 from group_world import group_file
-from small_runs import noting, run, write_task
+from small_runs import ANYTHING, noting, run, write_task
 
 CHOICE = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: [a, b]\ndoc_to_target: gold\nmetric_list: [{metric: acc}]\n"
 WRITTEN = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nmetric_list: [{metric: exact_match}]\n"
@@ -127,3 +127,85 @@ def test_members_that_only_helper_code_names_are_not_refused(tmp_path: Path) -> 
     write_task(tmp_path, [{"q": "one", "gold": "a"}], WRITTEN + "process_results: !function own.rows\n", "t")
     group_file(tmp_path, "group: g\ntask: t\naggregate_metric_list: [{metric: mine}]\n")
     assert validate(TaskManager(include_path=tmp_path, include_defaults=False), ["g"]) == []
+
+
+INLINE = """
+  - task: fresh
+    dataset_path: json
+    dataset_kwargs: {data_files: {test: ta.jsonl}}
+    test_splt: test
+    output_type: multiple_choice
+    doc_to_text: q
+    doc_to_choice: [a, b]
+    doc_to_target: gold
+    metric_list: [{metirc: accc, aggregation: meen}]
+"""
+SEVERAL = {
+    # the file without its first line; all that is wrong with it
+    "an aggregator and a filter": (
+        MEMBERS + "  - {metric: acc, aggregation: meen}\n  - {metric: acc, name: x, filter_list: strikt}\n",
+        ["4:32: no aggregator named 'meen'", "5:41: no task of the group has 'acc' of filter 'strikt'"],
+    ),
+    "a member, an aggregator and a filter": (
+        MEMBERS.replace("tb", "tc") + "  - {metric: acc, aggregation: meen}\n  - {metric: acc, name: x, filter_list: strikt}\n",
+        ["2:12: no task, group or tag named 'tc'", "4:32: no aggregator named 'meen'",
+         "5:41: no task of the group has 'acc' of filter 'strikt'"],
+    ),
+    "a key of an entry and a filter": (
+        MEMBERS + "  - {metric: acc, agregation: mean}\n  - {metric: acc, name: x, filter_list: strikt}\n",
+        ["4:19: unknown key 'agregation'", "5:41: no task of the group has 'acc' of filter 'strikt'"],
+    ),
+    "an entry of pass@k with a misspelled key": (
+        "task: often\naggregate_metric_list: [{metric: p, agregation: pass@k, kwargs: {k: 4}, filter_list: some}]\n",
+        ["3:37: unknown key 'agregation'"],
+    ),
+    "two functions, a group filter and a parameter": (
+        "task: [ta]\ngroup_filter: {top: 1}\ngroup_scorer: !function own.nmber\naggregate_metric_list:\n"
+        "  - {metric: acc, name: x, aggregation: !function own.numbr}\n  - {metric: acc, aggregation: median, kwargs: {drawz: 1}}\n",
+        ["3:15: no group filter named 'top'", "4:15: own.py has no 'nmber'", "6:41: own.py has no 'numbr'",
+         "7:56: aggregator 'median' has no parameter 'drawz'"],
+    ),
+    "an inline task and a number": (
+        "task:" + INLINE + "  - {task: ta, num_fewshot: many, metric_list: [{metric: acc_nrom}]}\n",
+        ["6:5: unknown key 'test_splt'", "11:20: unknown key 'metirc'", "11:19: no metric named 'accc'",
+         "11:47: no aggregation named 'meen'", "12:29: num_fewshot must be a whole number",
+         "12:58: no metric named 'acc_nrom'"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_no_mistake_in_a_file_hides_another(name: str, tmp_path: Path) -> None:
+    text, expected = SEVERAL[name]
+    world(tmp_path)
+    group_file(tmp_path, f"group: g\n{text}")
+    manager = TaskManager(include_path=tmp_path, include_defaults=False)
+    reported = [str(problem) for problem in validate(manager, ["g"]) if problem.serious]
+    with pytest.raises(ConfigError) as refused:
+        run(tmp_path, ANYTHING, "g")
+    for lines in (reported, str(refused.value).splitlines()):
+        short = [line.partition("group_file.yaml:")[2].partition(" — ")[0] for line in lines]
+        assert sorted(part for line in short for part in expected if line.startswith(part)) == sorted(expected), lines
+        assert len(lines) == len(expected), lines
+
+
+def test_no_mistake_in_a_task_hides_another_and_a_misspelled_key_is_not_missing(tmp_path: Path) -> None:
+    keys = {"test_split": "test_splt", "doc_to_text": "doc_to_txt", "dataset_path": "dataset_pth"}
+    world(tmp_path)
+    text = (tmp_path / "ta.yaml").read_text().replace("metric: acc", "metric: accc")
+    for key, slip in keys.items():
+        text = text.replace(key, slip)
+    text += "filter_list: [{name: f, filter: [{function: tak_first}]}]\nscorer: nope\nnum_fewshot: many\n"
+    text += "formats: {one: {type: mcqq}}\nfewshot_config: {sampler: frist_n}\n"
+    (tmp_path / "ta.yaml").write_text(text)
+    expected = [f"unknown key {slip!r}" for slip in keys.values()] + [
+        "no metric named 'accc'", "no filter named 'tak_first'", "no scorer named 'nope'", "no sampler named 'frist_n'",
+        "num_fewshot must be a whole number", "no format named 'mcqq'",
+    ]  # fmt: skip
+    manager = TaskManager(include_path=tmp_path, include_defaults=False)
+    reported = [str(problem) for problem in validate(manager, ["ta"]) if problem.serious]
+    with pytest.raises(ConfigError) as refused:
+        run(tmp_path, ANYTHING, "ta")
+    for lines in (reported, str(refused.value).splitlines()):
+        assert sorted(part for line in lines for part in expected if part in line) == sorted(expected), lines
+        assert len(lines) == len(expected), lines

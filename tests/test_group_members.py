@@ -11,7 +11,7 @@ from assay.catalog.conditions import ConditionError, holds
 from assay.cli.output import exit_code
 from assay.groups.task_results import EstimatedFloat
 from assay.statistics.evidence import Evidence
-from group_world import UNSURE, Plain, attempts, computed, group_file, group_row, scored
+from group_world import UNSURE, Plain, attempts, computed, group_file, group_of, group_row, scored
 from run_world import rows_of
 from small_runs import ANYTHING, noting, run
 
@@ -360,3 +360,89 @@ def test_a_number_that_does_not_exist_leaves_the_run_complete(tmp_path: Path) ->
     scored(tmp_path, "a", acc=[0, 0])
     group_file(tmp_path, "group: g\ntask: [a]\naggregate_metric_list: [{metric: acc, aggregation: harmonic_mean}]\n")
     assert run(tmp_path, ANYTHING, "g")["assay"]["status"] == "complete"
+
+
+# --- what user code returns -----------------------------------------------------------------------------------------
+
+OWN = """
+from dataclasses import replace
+
+from assay import Aggregator, Estimate, RowAggregator
+
+
+def best(group, results):
+    return max(own["acc,none"] for own in results.values())
+
+
+def best_row(group, results):
+    return {"best,none": best(group, results)}
+
+
+class Best(Aggregator):
+    def aggregate(self, group, task_results):
+        return best_row(group, task_results)
+
+
+class BestMember(RowAggregator):
+    def combine(self, members, weights):
+        return max(members, key=lambda member: float(member.estimate)).estimate
+
+
+class Half(RowAggregator):
+    def combine(self, members, weights):
+        return replace(members[0].estimate, value=0.75)
+
+
+def given(group, results):
+    return Estimate(0.75, 0.25, 4, interval=(0.5, 0.875))
+
+
+def open_end(group, results):
+    return Estimate(0.75, None, 4, interval=[0.5, None])
+
+
+def upside_down(group, results):
+    return Estimate(0.75, 0.25, 4, interval=(0.875, 0.5))
+"""
+
+
+def user_row(folder: Path, aggregation: str, more: str = "") -> dict[str, object]:
+    """The row that a user's function makes of two tasks, of which the second has 0.75 and an interval."""
+    scored(folder, "a", acc=[1, 0, 0, 0])
+    scored(folder, "b", acc=[1, 1, 1, 0])
+    (folder / "own.py").write_text(OWN)
+    entry = f"aggregate_metric_list: [{{metric: acc, name: best, aggregation: !function own.{aggregation}}}]\n"
+    return group_row(folder, f"group: g\ntask: [a, b]\n{more or entry}", "best,none")
+
+
+@pytest.mark.parametrize("aggregation", ["best", "best_row", "Best", "BestMember", "Half", "group_scorer"])
+def test_a_members_number_that_user_code_returns_has_no_error_as_the_groups(aggregation: str, tmp_path: Path) -> None:
+    row = user_row(tmp_path, aggregation, "group_scorer: !function own.best_row\n" * (aggregation == "group_scorer"))
+    assert (row["value"], row["stderr"], row["interval"]) == (0.75, None, None)
+    member = "a" if aggregation == "Half" else "b"
+    assert row["reason"] == f"user code returned the number of {member}, whose error is not the group's"
+
+
+def test_an_interval_that_user_code_gives_is_kept(tmp_path: Path) -> None:
+    row = user_row(tmp_path, "given")
+    assert (row["stderr"], row["interval"], row["method"]) == (0.25, [0.5, 0.875], "user")
+    row = user_row(tmp_path, "open_end")
+    assert (row["stderr"], row["interval"], row["method"]) == (None, [0.5, None], "user")
+
+
+def test_an_interval_of_user_code_that_is_none_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    row = user_row(tmp_path, "upside_down")
+    assert (row["value"], row["reason"]) == (0.75, "a user function returned (0.875, 0.5) as its interval")
+
+
+@pytest.mark.parametrize("kind", ["mean", "harmonic_mean", "max"])
+@pytest.mark.parametrize("value", [math.nan, "good", None])
+def test_compute_metrics_leaves_out_no_member_without_a_word(
+    value: object, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = group_of(["a", "b"], {**ACC, "aggregation": kind})
+    results = {"a": {"acc,none": value, "samples": 2}, "b": {"acc,none": 0.5, "samples": 2}}
+    assert group.compute_metrics(results) == {}  # type: ignore[arg-type]
+    assert caplog.messages == [f"g: acc,none: no number: a: {value!r} is not a number"]
+    skipping = group_of(["a", "b"], {**ACC, "aggregation": kind, "missing": "skip"})
+    assert skipping.compute_metrics(results) == {"acc,none": 0.5}  # type: ignore[arg-type]

@@ -295,7 +295,6 @@ MAY_JOIN = {
     "score_keys.py": "the one module that joins and splits",
     "exchange/": "files of lm-eval and Inspect",
     "groups/task_results.py": "what users' aggregators are given",
-    "groups/results.py": "what users' aggregators return",
     "groups/aggregators.py": "what users' aggregators return",
     "runs/samples/": "names of columns",
     "comparison/packs.py": "names of columns",

@@ -140,7 +140,7 @@ def test_a_member_with_some_failed_documents_leaves_a_number_that_is_marked(tmp_
     folder = with_group(tmp_path / "tasks", scores, f"group: g\ntask: [t, u, v]\n{MEAN}\n")
     results = evaluated(folder, scores, compat=compat)
     row = table_row(results, "g")
-    assert (row[6], row[10], row[11]) == (f"{8 / 11:.4f}", "11 in 1 of 3 tasks incomplete", "1*")
+    assert (row[6], row[10], row[11]) == (f"{8 / 11:.4f}", "11 (1 of 3 tasks incomplete)", "1*")
     assert "incomplete: g: 1 of 3 tasks incomplete (incomplete: v)" in table_footing(results.results)
     assert results["assay"]["groups"]["g"]["is_incomplete"] is True
 
@@ -224,9 +224,9 @@ def test_reports_mark_what_a_group_lacks(lacking: Path) -> None:
     text = as_markdown(report)
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     assert ["g", "x ↑", "–", "", "8 in 2 of 3 tasks", "0*"] in rows
-    assert any(row[-2:] == ["7 in 1 of 2 tasks incomplete", "1*"] for row in rows)
+    assert any(row[-2:] == ["7 (1 of 2 tasks incomplete)", "1*"] for row in rows)
     assert "8 in 2 of 3 tasks" in as_html(report)
-    assert "7 in 1 of 2 tasks incomplete" in as_html(report)
+    assert "7 (1 of 2 tasks incomplete)" in as_html(report)
     rows = {row["name"]: row for row in csv.DictReader(io.StringIO(as_csv(report)))}
     assert (rows["g"]["value"], rows["g"]["incomplete"]) == ("", "2 of 3 tasks")
     assert rows["partly"]["incomplete"] == "1 of 2 tasks incomplete"
@@ -238,8 +238,8 @@ def test_the_viewer_marks_what_a_group_lacks(lacking: Path) -> None:
         text = fetched(address, "/run", run="lacking")[1]
         columns = fetched(address, "/run", run="lacking", view="columns")[1]
     assert "8 in 2 of 3 tasks" in text
-    assert "7 in 1 of 2 tasks incomplete" in text
-    assert "7 in 1 of 2 tasks incomplete" in columns
+    assert "7 (1 of 2 tasks incomplete)" in text
+    assert "7 (1 of 2 tasks incomplete)" in columns
 
 
 def test_no_gate_passes_on_a_group_that_lacks_a_task(lacking: Path, tmp_path: Path) -> None:

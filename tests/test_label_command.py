@@ -1,6 +1,7 @@
 """`assay label`: a table of documents, labels read from it, and the judge's rows corrected by them wherever rows are shown."""
 
 import csv
+import html
 import json
 import re
 import shutil
@@ -428,7 +429,7 @@ def test_a_report_has_the_judges_card_as_long_as_labels_are_about_its_answers(fo
     for kind in ("html", "md"):
         text = report_text([folder], kind)
         assert "Judge and people" in text
-        assert "Cohen&#39;s kappa" in text or "Cohen's kappa" in text
+        assert "Cohen's kappa" in html.unescape(text)
     lines = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
     others = [{**line, "answer": "0" * 16, "samples": ""} for line in lines]  # of other answers
     (folder / "labels.jsonl").write_bytes(
@@ -459,3 +460,41 @@ def test_a_judge_of_pairs_is_tested_for_the_order_and_repeats_for_chance(
     }
     assert float(card["first preferred"][0]) == 1.0
     assert float(card["same for all repeats"][0]) == 1.0
+
+
+def test_a_table_of_two_judges_has_the_second_answer_of_a_pair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`a` comes first and has no other answer; with 12 documents the plan is that of 12 labels."""
+    rows = [{"q": str(number), "gold": "right", "other": f"other {number}"} for number in range(12)]
+    pairs = "scorer: {type: llm_judge, kwargs: {pairwise: true, baseline: other}}\n"
+    grades = "scorer: {type: llm_judge, kwargs: {scale: [0, 1]}}\n"
+    write_task(tmp_path / "tasks", rows, TASK + pairs, name="b")
+    write_task(tmp_path / "tasks", rows, TASK + grades, name="a")
+    model = Scripted(generate=lambda prompt, params, repeat: f"said {prompt}")
+
+    def verdict(prompt: str) -> tuple[str, str]:
+        return ("winner", "A") if "winner" in prompt else ("score", 1.0)
+
+    run(tmp_path / "tasks", model, ["a", "b"], model_role={"judge": judged(verdict)}, output_path=str(tmp_path / "run"))
+    assert main(["label", str(tmp_path / "run"), "-o", str(tmp_path / "l.csv"), "--show_scores"]) == 0
+    found = read(tmp_path / "l.csv")
+    assert [*found[0]] == ["task", "id", "prompt", "target", "answer", "other", "judge", "label"]
+    assert {row["other"] for row in found if row["task"] == "a"} == {""}
+    assert {row["other"] for row in found if row["task"] == "b"} == {f"other {number}" for number in range(12)}
+    printed = capsys.readouterr().out
+    assert re.search(r"\|a +\| +12\| +0\.\d+", printed)
+    assert re.search(r"\|b +\| +12\| +0\.\d+", printed)
+
+
+def test_labels_of_two_documents_give_no_interval_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"q": str(number), "gold": "right"} for number in range(2)]
+    write_task(tmp_path / "tasks", rows, TASK + "scorer: {type: llm_judge, kwargs: {scale: [0, 1]}}\n")
+    model = Scripted(generate=lambda prompt, params, repeat: f"said {prompt}")
+    run(tmp_path / "tasks", model, model_role={"judge": judged(lambda _: ("score", 1.0))}, output_path=str(tmp_path / "run"))  # fmt: skip
+    assert main(["label", str(tmp_path / "run"), "-o", str(tmp_path / "l.csv")]) == 0
+    printed = capsys.readouterr().out
+    assert "t: labels of 2 documents give no interval" in printed
+    assert "|labels" not in printed

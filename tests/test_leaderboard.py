@@ -291,3 +291,29 @@ def test_a_ranking_names_the_level_of_each_interval_and_a_small_p_is_not_zero() 
     text = write_markdown(table)
     assert re.search(r"\| +95 %\| n\|to the first\| +80 % of it\| +p\|", text)
     assert "|<0.0001|" in text
+
+
+def test_a_number_of_which_nothing_says_whether_more_is_better_is_not_ranked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = "metric_list: [{metric: x, aggregation: mean}]\n"
+    write_tasks(tmp_path / "tasks", {"t": [{}] * 3}, more)
+    folder = write_tasks(tmp_path / "tasks", {"u": [{}] * 3})
+    scores = {"a": [1, 0, 1], "b": [1, 1, 0.5]}
+    runs = [str(make_run(folder, tmp_path / name, {"t": own, "u": own})) for name, own in scores.items()]
+    assert main(["leaderboard", *runs]) == 0
+    printed = capsys.readouterr()
+    assert "t: x" not in printed.out
+    assert "u: x, higher is better" in printed.out
+    assert "note: t: not ranked by x: its task does not say whether more is better (higher_is_better)" in printed.err
+    assert main(["leaderboard", *runs, "--tasks", "t"]) == 2
+    assert "does not say whether more is better" in capsys.readouterr().err
+
+
+def test_a_run_without_the_number_is_named(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 3})
+    scores = {"a": [1, 0, 1], "b": [1, 1, 0.5], "c": ["failed"] * 3}
+    runs = [make_run(folder, tmp_path / name, {"t": own}) for name, own in scores.items()]
+    board = leaderboard(runs)
+    assert [standing.name for standing in board.rankings[0].standings] == ["b", "a"]
+    assert "t: not ranked by x, for want of a number: c" in board.notes

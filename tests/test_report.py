@@ -57,9 +57,10 @@ class Page(HTMLParser):
 KNOWN = {
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "h4", "p", "b", "div", "table", "thead", "tbody", "tr", "th", "td",
     "span", "svg", "rect", "path", "g", "text", "circle", "polyline", "polygon", "desc", "details", "summary", "pre", "dl", "dt", "dd",
+    "bdi", "br", "small", "wbr",
 }  # fmt: skip
 HARMLESS = {
-    "class", "charset", "content", "http-equiv", "name", "lang", "title", "colspan", "open", "role", "viewbox", "width", "height",
+    "class", "charset", "scope", "content", "http-equiv", "name", "lang", "title", "colspan", "open", "role", "viewbox", "width", "height",
     "aria-label", "x", "y", "d", "text-anchor", "cx", "cy", "r", "points", "rx", "transform", "font-size", "font-weight", "stroke-width", "stroke-dasharray",
 }  # fmt: skip
 
@@ -262,6 +263,20 @@ def test_an_imported_run_has_a_report(tmp_path: Path) -> None:
 def test_a_folder_without_a_finished_run_has_no_report(tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="the folder holds no run"):
         build_report([tmp_path])
+
+
+@pytest.mark.parametrize("command", ["report", "plot"])
+def test_of_an_interrupted_run_it_is_said_how_to_get_its_results(
+    command: str, run_assay: Any, tasks: Path, output: Path
+) -> None:
+    run_world.run(RecordingModel(), tasks, output)
+    manifest = json.loads((output / "manifest.json").read_text())
+    (output / "manifest.json").write_text(json.dumps({**manifest, "status": "interrupted"}))
+    (output / "results.json").unlink()
+    ended = run_assay(command, output)
+    assert ended.returncode == 2
+    assert "the run was interrupted before its end and has no results yet" in ended.stderr
+    assert "repeat its command with the same --output_path" in ended.stderr
 
 
 def luminance(colour: str) -> float:

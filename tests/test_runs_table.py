@@ -95,11 +95,11 @@ def read_latex(text: str) -> tuple[list[str], list[list[str]]]:
 def test_the_notes_have_n_the_level_and_what_is_not_paired(runs: list[Path]) -> None:
     notes = " ".join(runs_table(runs).notes)
     assert "Metric: x." in notes
-    assert f"n = {DOCUMENTS} (t_07 {DOCUMENTS - 1} to {DOCUMENTS})." in notes
-    assert "at the 5 % level" in notes
-    assert "samples are missing: b&co in t_10." in notes
-    assert "* Documents are missing" in notes
-    assert "– No such number." in notes
+    assert f"n = {DOCUMENTS} (t_07: {DOCUMENTS - 1} to {DOCUMENTS})." in notes
+    assert "Holm-corrected within the task, 5 % level" in notes
+    assert "by their standard errors, not document by document: b&co in t_10." in notes
+    assert "* Documents failed or were not asked" in notes
+    assert "– The run has no such number." in notes
 
 
 def test_a_line_for_each_task_and_chosen_tasks_in_their_order(runs: list[Path]) -> None:

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
 
+from assay.report.html import write_html, write_page_table
 from assay.report.latex import write_latex
 from assay.report.report_table import (
     Cell,
@@ -15,15 +17,18 @@ from assay.report.report_table import (
     DurationCell,
     IntervalCell,
     LinkCell,
+    MetricCell,
     MoneyCell,
     NumberCell,
+    PartsCell,
+    ProgressCell,
     PValueCell,
     ReportTable,
     ShareCell,
     TableLine,
     TextCell,
 )
-from assay.report.table_writers import write_csv, write_html, write_json, write_markdown
+from assay.report.table_writers import write_csv, write_json, write_markdown
 from assay.report.terminal import write_terminal
 
 HOSTILE = "\x1b[2J\u202e<script>alert(1)</script> | `rm` **x** [a](b) @team #1 \\input{/etc/passwd} $x^2$ %& ~_\n--"
@@ -60,6 +65,12 @@ def terminal_text(table: ReportTable, width: int | None = None, *, colored: bool
         (ShareCell(0.031), "3.1 %", r"3.1 \%"),
         (DurationCell(75.0), "1 min 15 s", "1 min 15 s"),
         (MoneyCell(0.00123), "0.001230", "0.001230"),
+        (MetricCell("f1", "strict", False), "f1 (strict) ↓", r"f1 (strict) $\downarrow$"),
+        (ProgressCell(3, 1200), "3 / 1,200", "3 / 1,200"),
+        (PartsCell([CountCell(2), "", CountCell(0)], separator=" / "), "2 / 0", "2 / 0"),
+        (NumberCell(-0.00001), "0.0000", "$0.0000$"),
+        (NumberCell(-0.00001, is_signed=True, digits=2), "+0.00", "$+0.00$"),
+        (IntervalCell(-0.00001, 0.5), "0.000 … 0.500", r"$0.000 \dots 0.500$"),
     ],
 )  # fmt: skip
 def test_a_cell_as_people_read_it(cell: Cell, text: str, latex: str) -> None:
@@ -152,6 +163,33 @@ def test_html_has_no_element_of_a_text_and_links_to_pages_alone() -> None:
     assert set(page.tags) <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "p", "a"}
     assert page.links == ["https://a.example/r?x=1&y"]
     assert page.text.count("<script>") == 5
+
+
+def test_a_page_has_no_element_of_a_text_no_style_and_links_to_pages_alone() -> None:
+    text = write_page_table(hostile_table(), "t")
+    page = Elements(str(text))
+    assert set(page.tags) <= {"table", "thead", "tbody", "tr", "th", "td", "bdi", "a", "br", "small", "wbr"}
+    assert page.links == ["https://a.example/r?x=1&y"]
+    assert page.text.count("<script>") == 3
+    assert "style=" not in text and "\x1b" not in text and "\u202e" not in text
+
+
+def test_a_page_says_what_a_copy_of_its_table_has_in_each_column() -> None:
+    columns = [Column("Task"), Column("Metric"), Column("95 %", "interval"), Column("same", align="right", drop=1)]
+    counts = PartsCell([CountCell(2), CountCell(7)], "a hint", ("better", "worse"), " / ")
+    group = TableLine(["g", MetricCell("acc_norm", "strict", True), IntervalCell(1 / 3, 0.5), counts], style="bold")
+    lines = [group, TableLine([TextCell("t_1"), TextCell("not run", "worse")], level=1)]
+    text = unescape(str(write_page_table(ReportTable(columns, lines), "t"))).replace("<wbr>", "")
+    assert """<th scope="col" data-csv="["Task","depth"]">Task</th>""" in text
+    assert """<th scope="col" data-csv="["Metric","filter"]">Metric</th>""" in text
+    assert """<th scope="col" class="right roomy" data-csv="["better","worse"]">same</th>""" in text
+    assert """<tr class="group"><td class="name depth0" data-markdown="g" data-csv="["g",0]">g</td>""" in text
+    assert """acc_norm <span title="higher is better">↑</span> <small>strict</small></td>""" in text
+    assert """class="num nowrap faint" data-csv="[0.3333333333333333,0.5]">0.333 … 0.500</td>""" in text
+    assert """<td class="right roomy" title="a hint" data-csv="[2,7]">2 / 7</td></tr>""" in text
+    assert (
+        """data-csv="["t_1",1]">t_1</td><td class="bad" data-csv="["not run",null]" colspan="3">not run</td>""" in text
+    )
 
 
 def test_markdown_of_a_text_has_no_markup() -> None:

@@ -13,7 +13,7 @@ from assay.cli import COMMANDS, main
 from assay.cli.output import break_line
 from assay.models import Scripted
 from assay.report.report_table import text_table
-from assay.report.table import FITTED, results_table
+from assay.report.table import results_table
 from assay.report.terminal import wrap, write_terminal
 from terminal_world import STYLE, cells, on_terminal, widest
 from test_label_command import evaluated, filled
@@ -219,7 +219,7 @@ def test_a_perplexity_keeps_its_factor_and_the_ends_of_its_interval() -> None:
 
     number = Estimate(198.66, 379.8, 9, interval=(2.47, 9300.748), method="student-log")
     task = TaskEntry("t", "t", [Row("t", "word_perplexity", "none", number)], documents=9)
-    lines, left_out = write_terminal(results_table(Results({"t": task}), FITTED), 100)
+    lines, left_out = write_terminal(results_table(Results({"t": task}), is_fitted=True), 100)
     assert re.split(r" {2,}", lines[1].strip())[3:] == [
         "word_perplexity",
         "198.6600",

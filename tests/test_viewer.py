@@ -116,7 +116,7 @@ def test_runs_are_filtered_by_words_and_sorted_by_columns(address: str) -> None:
 def test_a_run_shows_its_tree_and_closes_groups_by_its_address(address: str) -> None:
     _, page, _ = fetched(address, "/run", run="first")
     text = text_of(page)
-    assert re.search(r"exact_match ↑ strict 0\.8000 0\.6\d+ … 0\.8\d+ 60 0 0\.0521 2", text)  # √(0.8·0.2/59)
+    assert re.search(r"exact_match ↑ flexible 0\.8000 0\.6\d+ … 0\.8\d+ 60 0 0\.0521 2", text)  # √(0.8·0.2/59)
     assert "colours acc ↑ 0.7500" in text
     _, closed, _ = fetched(address, "/run", run="first", closed="quiz")
     assert "colours acc ↑" not in text_of(closed).partition("Metric")[2]

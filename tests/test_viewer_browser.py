@@ -262,7 +262,10 @@ QUESTIONS: dict[str, tuple[list[str], dict[str, str]]] = {
         COMPARED,
         {".flip[open] section:nth-child(1) pre": "2", ".flip[open] section:nth-child(2) pre": "4"},
     ),
-    "why did a task not run?": (["partial"], {".badge": "not run", "td.reason": "gone.jsonl"}),
+    "why did a task not run?": (
+        ["partial"],
+        {"#results .bad": "not run", "#results tr:has-text('not run')": "gone.jsonl"},
+    ),
     "is the difference real?": (COMPARED, {"#differences1 tr:has-text('sums') >> td:has-text('…')": "-0."}),
     "which run is best at a task, with ties?": (
         ["matrix"],
@@ -285,7 +288,7 @@ QUESTIONS: dict[str, tuple[list[str], dict[str, str]]] = {
         ["first", "colours"],
         {".card:has-text('Reliability') .about": "expected calibration error"},
     ),
-    "which run is damaged?": ([], {"#runs td.bad[colspan]": "cannot be read"}),
+    "which run is damaged?": ([], {"#runs td.right.bad:not(.num)": "cannot be read"}),
 }
 """What a newcomer asks: the clicks from the start page, of which choosing from a list is one, and what is then there to see."""
 

@@ -144,13 +144,13 @@ def test_a_download_holds_no_key_and_no_formula(kind: str, address: str) -> None
         assert not any(cell.startswith(("=", "@", "\t")) for cell in cells)
 
 
-def test_tasks_that_did_not_run_have_a_badge_and_a_reason_and_no_dead_link(address: str) -> None:
+def test_tasks_that_did_not_run_have_a_mark_and_a_reason_and_no_dead_link(address: str) -> None:
     text = fetched(address, "/run", run="partial")[1]
-    assert text.count('class="badge">not run') == 3
-    assert "no data file &#39;gone_1.jsonl&#39;" in text
+    assert text.count('class="bad">not run') == 3
+    assert "no data file &#x27;gone_1.jsonl&#x27;" in text
     assert "task=gone_1" not in text  # no link
     assert text.count("not run: 3 of 4 tasks (gone_1, gone_2, gone_3)") == 1  # one remark for all
-    assert fetched(address, "/run", run="partial", view="columns")[1].count('class="badge">not run') == 3
+    assert fetched(address, "/run", run="partial", view="columns")[1].count('class="bad">not run') == 3
     status, page, _ = fetched(address, "/task", run="partial", task="gone_1")
     assert status == 200 and "no data file" in page
     assert fetched(address, "/sample", run="partial", task="gone_1", doc="0")[0] == 404

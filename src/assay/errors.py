@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Self, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 from assay.similar import nearest as nearest
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,14 +80,20 @@ class ConfigError(AssayError, ValueError):
     """A file, flag or argument is invalid, or names something that does not exist."""
 
 
+def collect(problems: list[Problem], check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """Return what a check returns; where it refuses something, add that to the problems, and return None."""
+    try:
+        return check(*args, **kwargs)
+    except ConfigError as error:
+        problems += error.problems
+        return None
+
+
 def run_checks(*checks: Callable[[], object]) -> None:
     """Run all checks, and refuse at once what they find: none of them hides another's."""
     problems: list[Problem] = []
     for check in checks:
-        try:
-            check()
-        except ConfigError as error:
-            problems += error.problems
+        collect(problems, check)
     if problems:
         raise ConfigError(problems)
 
@@ -103,7 +112,7 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     >>> did_you_mean("ignore_cas", ["ignore_case", "k"])
     "did you mean 'ignore_case'?"
     """
-    known = sorted(map(str, options))  # YAML keys need not be texts
+    known = sorted(set(map(str, options)))  # YAML keys need not be texts
     near = nearest(str(name), known, count=1)
     if near:
         return f"did you mean {near[0]!r}?"

@@ -1,6 +1,7 @@
 """Numbers as people read them: digits, signs, p-values, ends of intervals, counts, shares, durations and money.
 
-Every table, page and message formats its numbers here, so that the same number looks the same everywhere.
+Every table, page and message formats its numbers here, so that the same number looks the same everywhere. What rounds to zero
+is written without a minus (`z` in a format).
 """
 
 import math
@@ -17,13 +18,15 @@ def format_decimal(value: float | None, digits: int = 4, *, is_signed: bool = Fa
 
     >>> format_decimal(0.25), format_decimal(0.25, is_signed=True), format_decimal(12345678.0), format_decimal(None)
     ('0.2500', '+0.2500', '1.235e+07', '–')
+    >>> format_decimal(-0.00001), format_decimal(-0.00001, is_signed=True)
+    ('0.0000', '+0.0000')
     """
     if value is None or math.isnan(value):
         return NO_VALUE
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     sign = "+" if is_signed else ""
-    return f"{value:{sign}.{digits}f}" if abs(value) < LARGE else f"{value:{sign}.4g}"
+    return f"{value:{sign}z.{digits}f}" if abs(value) < LARGE else f"{value:{sign}.4g}"
 
 
 def format_signed(value: float | None) -> str:
@@ -54,7 +57,7 @@ def format_trimmed(value: float) -> str:
     >>> format_trimmed(1.0), format_trimmed(1 / 3), format_trimmed(0.00001234), format_trimmed(123456.75)
     ('1', '0.3333', '1.234e-05', '123456.75')
     """
-    rounded = f"{value:.4f}".rstrip("0").rstrip(".")
+    rounded = f"{value:z.4f}".rstrip("0").rstrip(".")
     return rounded if 1e-4 <= abs(value) < 1e9 or value == 0 else f"{value:.4g}"
 
 
@@ -64,7 +67,7 @@ def format_figures(value: float | None, figures: int = 4, *, is_signed: bool = F
     >>> format_figures(0.25), format_figures(1 / 3), format_figures(0.000012345), format_figures(0.0123, 2)
     ('0.25', '0.3333', '1.234e-05', '0.012')
     """
-    return NO_VALUE if value is None else f"{value:{'+' if is_signed else ''}.{figures}g}"
+    return NO_VALUE if value is None else f"{value:{'+' if is_signed else ''}z.{figures}g}"
 
 
 def format_points(difference: float, digits: int = 2, *, unit: str = "pp", is_signed: bool = True) -> str:
@@ -73,7 +76,7 @@ def format_points(difference: float, digits: int = 2, *, unit: str = "pp", is_si
     >>> format_points(-0.008), format_points(0.0471, 1, is_signed=False), format_points(0.02, unit="%")
     ('-0.80pp', '4.7pp', '+2.00%')
     """
-    return f"{difference * 100:{'+' if is_signed else ''}.{digits}f}{unit}"
+    return f"{difference * 100:{'+' if is_signed else ''}z.{digits}f}{unit}"
 
 
 def format_p(p: float | None) -> str:
@@ -134,7 +137,7 @@ def format_share(share: float | None, digits: int = 1) -> str:
     >>> format_share(0.0314), format_share(None)
     ('3.1 %', '–')
     """
-    return NO_VALUE if share is None or math.isnan(share) else f"{share * 100:.{digits}f} %"
+    return NO_VALUE if share is None or math.isnan(share) else f"{share * 100:z.{digits}f} %"
 
 
 def format_duration(seconds: float | None) -> str:

@@ -16,7 +16,7 @@ A new column of the results table is one field of `Row` or `Estimate`, and one c
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -90,6 +90,18 @@ class Row:
     @property
     def key(self) -> ScoreKey:
         return ScoreKey(self.metric, self.filter)
+
+    @property
+    def numbers(self) -> Sequence["Row"]:
+        """The row itself; where an aggregation returns several numbers, a row for each: `f1[macro]`, `f1[micro]`.
+
+        What has one number a line reads these: tables, files, comparisons, trackers.
+        """
+        named = self.estimate.named_values
+        if named is None:
+            return [self]
+        estimates = {name: replace(self.estimate, value=value, named_values=None) for name, value in named.items()}
+        return [replace(self, metric=f"{self.metric}[{name}]", estimate=each) for name, each in estimates.items()]
 
     @property
     def is_lost(self) -> bool:
@@ -249,13 +261,14 @@ class Results:
         return self.groups.get(name) or self.tasks.get(name)
 
     def row(self, owner: str, key: ScoreKey) -> Row | None:
-        """Return the row of a task or group; None where it has none of this metric and filter."""
+        """Return the row of a task or group, or one of the numbers of a row; None where there is none of this metric and filter."""
         return self._rows.get((owner, key))
 
     @cached_property
     def _rows(self) -> Mapping[tuple[str, ScoreKey], Row]:
         entries: list[Entry] = [*self.tasks.values(), *self.groups.values()]
-        return {(entry.name, row.key): row for entry in entries for row in entry.rows or ()}
+        rows = [row for entry in entries for stored in entry.rows or () for row in (stored, *stored.numbers)]
+        return {(row.owner, row.key): row for row in rows}
 
     @cached_property
     def paths(self) -> Sequence[tuple[str, ...]]:

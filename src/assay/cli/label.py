@@ -79,11 +79,15 @@ def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None
     path = Path(options.output_path or "labels.csv")
     plans = [plan_labels(run, each, options.n, options.seed, options.labeller) for each in rows]
     written = write_table(run, plans, path, seen=options.show_scores)
-    echo_wrapped("width of the 95 % interval to expect, by how labels and verdicts correlate:")
-    titles = ("labels", "labels alone", *(f"r = {agreement}" for agreement in AGREEMENT))
-    columns = [Column("task"), *(Column(title, align="right") for title in titles)]
-    echo_table(ReportTable(columns, [line for plan in plans for line in _widths(plan)]))
+    lines = [line for plan in plans for line in _widths(plan)]
+    if lines:
+        echo_wrapped("width of the 95 % interval to expect, by how labels and verdicts correlate:")
+        titles = ("labels", "labels alone", *(f"r = {agreement}" for agreement in AGREEMENT))
+        columns = [Column("task"), *(Column(title, align="right") for title in titles)]
+        echo_table(ReportTable(columns, lines))
     for plan in plans:
+        if not plan.widths:
+            echo_wrapped(f"{plan.rows.task}: labels of {counted(plan.n, 'document')} give no interval")
         echo_wrapped(_scale(plan))
     echo(f"{path}: {counted(written, 'document')} to label; then: assay label {shown_path(run.path)} --import {path}")
 

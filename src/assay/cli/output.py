@@ -202,10 +202,10 @@ def break_line(line: str, width: int | None) -> list[str]:
 
 def echo_tables(results: "Results", depth: int | None = None) -> None:
     """Print the results: on a terminal one table; else that of all lines, and that of groups if they have metrics."""
-    from assay.report.table import FITTED, results_table
+    from assay.report.table import results_table
 
     if screen().is_fitted:
-        echo_table(results_table(results, FITTED, depth=depth))
+        echo_table(results_table(results, is_fitted=True, depth=depth))
         return
     echo_table(results_table(results, depth=depth))
     groups = results_table(results, groups=True, depth=depth)

@@ -14,7 +14,7 @@ from assay.errors import ConfigError, Place, Problem, grouped, some
 from assay.number_text import NO_VALUE, format_figures, format_points, format_share
 from assay.report.report_table import Cell, Column, CountCell, ReportTable, TableLine
 from assay.runs.results import tasks_text
-from assay.score_keys import ScoreKey
+from assay.score_keys import ScoreKey, spellings
 
 if TYPE_CHECKING:
     from assay.comparison.noise import NoiseRow
@@ -119,7 +119,7 @@ def _noise(options: argparse.Namespace, aim: Aim, planned: Sequence[Planned]) ->
     from assay.runs.run import Run
 
     run = Run.open(options.baseline[0]).finished()
-    return noise_rows(run, [each.name for each in planned], options.metric, _half_width(options, aim))
+    return noise_rows(run, {each.name: options.metric or each.metric for each in planned}, _half_width(options, aim))
 
 
 def _half_width(options: argparse.Namespace, aim: Aim) -> float:
@@ -176,9 +176,14 @@ def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     )
     rows = planned_from_runs(runs, [name for name in names if name in selected], options.metric, aim)
     planned = {each.name for each in rows}
-    missing = [name for name in names if name in selected and name not in planned and runs[0].rows(name)]
-    if missing and options.metric is None:
-        echo_err(f"unknown variance: {', '.join(missing)}")
+    wanted = options.metric
+    missing = [
+        name
+        for name in names
+        if name in selected - planned and any(wanted is None or wanted in spellings(key) for key in runs[0].rows(name))
+    ]
+    if missing:
+        echo_err(f"unknown variance{f' of {wanted}' if wanted else ''}: {', '.join(missing)}")
     return rows
 
 

@@ -206,7 +206,10 @@ def _endings(runs: Sequence[Run]) -> list[str]:
 
 
 def flips_of(tasks: Sequence[PairedTask], rows: Sequence[PairedRow], run: int, most: int) -> list[Flip]:
-    """Of each task the documents whose first number changed: those that became worse first, the largest changes first."""
+    """Of each task the documents whose first number changed, the largest changes first: those that became worse, then the others.
+
+    Where it is not known whether more is better, those with a smaller number come first.
+    """
     by_name = {task.name: task for task in tasks}
     flips: list[Flip] = []
     done: set[str] = set()
@@ -243,7 +246,7 @@ def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: i
             answer_b=answer(stored_b[int(rows_b[place])], row.key.filter),
             target=target(stored_a[int(rows_a[place])]) or target(stored_b[int(rows_b[place])]),
             question=shown_prompt(stored_a[int(rows_a[place])]) or shown_prompt(stored_b[int(rows_b[place])]),
-            is_loss=bool(worse[place] > 0),
+            is_loss=None if row.better is None else bool(worse[place] > 0),
             doc_id_b=int(task.scores_b.documents[rows_b[place]]),
             question_b=_other_prompt(stored_a[int(rows_a[place])], stored_b[int(rows_b[place])]),
         )

@@ -36,18 +36,20 @@ B = TypeVar("B")
 ITERATIONS = 1000
 """Resamples, and exchanges, of numbers that must be computed anew."""
 
+FIRST, OTHER = "the first run", "the other run"
+UNPAIRED = "no document has a score in both runs"
 ROUNDING = 1e-12
 """Documents whose differences are within this share of the scores count as equally different."""
 
 
 @dataclass(frozen=True)
 class ComparedTask:
-    """A number of a task in both runs, on the documents that both scored.
+    """A number of a task in both runs, on the documents that both scored; NaN where a run has none.
 
     `influence_a` and `influence_b` say how far each document moves it; without them `computed` is its difference, or `reason`
     why there is none. `scores_a` and `scores_b` are one number a document, where it has one. `missed` documents are in one of
     the runs and not scored in both; of rates `missed_a` and `missed_b` are what those scored that `only_a` and `only_b` count.
-    `wide` is how far the numbers can be apart, and of a mean the scores, too.
+    `wide` is how far the numbers can be apart, and of a mean the scores, too. `is_alike`: every document scores the same in both.
     """
 
     task: str
@@ -57,9 +59,9 @@ class ComparedTask:
     places: Any
     a: float
     b: float
-    is_rate: bool
-    only_a: int
-    only_b: int
+    is_rate: bool = False
+    only_a: int = 0
+    only_b: int = 0
     clusters: Any = None
     influence_a: Any = None
     influence_b: Any = None
@@ -72,6 +74,7 @@ class ComparedTask:
     missed: int = 0
     missed_a: float = 0.0
     missed_b: float = 0.0
+    is_alike: bool = False
 
     @property
     def n(self) -> int:
@@ -90,29 +93,36 @@ class Part(NamedTuple):
     slope_b: float = 1.0
 
 
-def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Array | None) -> ComparedTask | str:
-    """A number of a task in both runs; or why it cannot be compared."""
+def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: Array | None) -> ComparedTask:
+    """A number of a task in both runs, on the documents that both scored; as it is stored, with a reason, where that fails."""
     column_a, column_b = task.scores_a.values[key], task.scores_b.values[key]
-    aggregation = _shared_aggregation(task, key, runs)
-    if isinstance(aggregation, str):
-        return aggregation
     chosen = np.flatnonzero(column_a.present[task.places_a] & column_b.present[task.places_b])
-    if not len(chosen):
-        return "no document has a score in both runs"
-    a, b = column_a.at(task.places_a[chosen]), column_b.at(task.places_b[chosen])
+    stored = values_of(runs[0], task.name)[key], values_of(runs[1], task.name_b)[key]
     member = ComparedTask(
         task=task.name,
         key=key,
         source=task.source,
         documents=task.documents[chosen],
         places=chosen,
+        a=math.nan if stored[0] is None else stored[0],
+        b=math.nan if stored[1] is None else stored[1],
+        only_a=int(column_a.present.sum()) - len(chosen),
+        only_b=int(column_b.present.sum()) - len(chosen),
+        clusters=clusters[chosen] if clusters is not None else None,
+        missed=len(column_a.present) + len(column_b.present) - len(task.places_a) - len(chosen),
+    )
+    aggregation = _shared_aggregation(task, key, runs)
+    if isinstance(aggregation, str):
+        return replace(member, reason=aggregation)
+    if not len(chosen):
+        return replace(member, reason=why_no_number(runs[1], task.name_b, key, OTHER) or UNPAIRED)
+    a, b = column_a.at(task.places_a[chosen]), column_b.at(task.places_b[chosen])
+    member = replace(
+        member,
         a=float(aggregation.function(a)),
         b=float(aggregation.function(b)),
         is_rate=aggregation.name == "mean" and _is_right_or_wrong(a) and _is_right_or_wrong(b),
-        only_a=int(column_a.present.sum()) - len(a),
-        only_b=int(column_b.present.sum()) - len(b),
-        clusters=clusters[chosen] if clusters is not None else None,
-        missed=len(column_a.present) + len(column_b.present) - len(task.places_a) - len(a),
+        is_alike=np.array_equal(a, b) if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) else a == b,
     )
     member = replace(member, wide=_wide(aggregation, member, a, b), is_mean=aggregation.name in MEANS)
     if member.missed and member.is_rate:
@@ -124,6 +134,9 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
 
 def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) -> Aggregation | str:
     """How both runs make a number of the documents' scores; or why that is not known."""
+    lacking = why_no_number(runs[0], task.name, key, FIRST)
+    if lacking:
+        return lacking
     mine, others = task.scores_a.values[key].present_values, task.scores_b.values[key].present_values
     if not len(mine):
         return "it is computed over all documents together, so no document has a score for it: look at the rows that have one"
@@ -136,6 +149,14 @@ def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) 
             f"the other run does not make its number of the documents' scores by {aggregation.name}, as the first does"
         )
     return aggregation
+
+
+def why_no_number(run: Run, name: str, key: ScoreKey, who: str) -> str:
+    """Why a task or group of a run has no finite number of a row; empty where it has one. `who` names the run."""
+    number = run.rows(name)[key].estimate
+    if number.value is not None and math.isfinite(number.value):
+        return ""
+    return f"{who} has no number" + (f": {number.reason}" if number.reason else "")
 
 
 def _wide(aggregation: Aggregation, member: ComparedTask, a: Values, b: Values) -> float:
@@ -160,7 +181,7 @@ def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Values, b: V
             member, reason="one document has no spread" if member.n < 2 else "all documents are of one cluster"
         )
     if not math.isfinite(member.a) or not math.isfinite(member.b):
-        return replace(member, reason="it is not a number")
+        return replace(member, reason="it is not a finite number")
     if aggregation.influence is not None:
         both = aggregation.influence(a), aggregation.influence(b)
         if len(both[0]) == len(a) == len(both[1]):

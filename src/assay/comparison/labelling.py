@@ -44,9 +44,11 @@ from assay.statistics.spread import MemberEstimate
 
 JUDGE, SHARE = "llm_judge", (0.0, 1.0)
 PLANNED = (50, 100, 300)
+"""Numbers of labels for which a plan has the width of intervals; of fewer documents, for all of them."""
+FEWEST = 2
+"""So few labels have no interval."""
 AGREEMENT = (0.5, 0.7, 0.9)
 """Correlations of labels with verdicts for which a plan has the width of intervals: those of poor, fair and good judges."""
-COLUMNS = ("task", "id", "prompt", "target", "answer", "label")
 WHOLE = re.compile(r"\d+(\.0+)?")
 WRONG_SIZE = "wrong size"
 """In a record that was read: how many cells it has, if they are not as many as there are columns."""
@@ -163,9 +165,8 @@ def plan_labels(run: Run, rows: JudgeRows, count: int, seed: int = 0, by: str | 
     spread = float(np.std(np.asarray(column.present_values, float)))
     spread = max(spread, 0.1 * (rows.bounds[1] - rows.bounds[0]))
     n = len(documents)
-    widths = {
-        each: [_width(spread, each, n, agreement) for agreement in (0.0, *AGREEMENT)] for each in PLANNED if each <= n
-    }
+    counts = [count for count in PLANNED if count <= n] or [n] * (n > FEWEST)
+    widths = {count: [_width(spread, count, n, agreement) for agreement in (0.0, *AGREEMENT)] for count in counts}
     return Plan(rows, left, len(done), n, widths)
 
 
@@ -205,7 +206,8 @@ def write_table(run: Run, plans: Sequence[Plan], path: Path, *, seen: bool) -> i
     if path.exists():
         fix = "move it, or write elsewhere: -o FILE"
         raise ConfigError([Problem(Place(str(path)), "the file exists, and may hold labels", fix)])
-    records = [record for plan in plans for record in _records(run, plan, seen)]
+    has_pairs = any(plan.rows.other for plan in plans)  # one table has one set of columns
+    records = [record for plan in plans for record in _records(run, plan, seen=seen, has_pairs=has_pairs)]
     if not records:
         what = f"{sum(plan.labelled for plan in plans)} documents have labels already"
         raise ConfigError([Problem(Place("-n"), what, "ask for more of them with a larger number")])
@@ -213,7 +215,7 @@ def write_table(run: Run, plans: Sequence[Plan], path: Path, *, seen: bool) -> i
     return len(records)
 
 
-def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
+def _records(run: Run, plan: Plan, *, seen: bool, has_pairs: bool) -> Iterator[JSONDict]:
     file, rows = _scores(run, plan.rows.task).file, plan.rows
     order = {document: place for place, document in enumerate(plan.documents)}
     samples = sorted((row for row in file.rows() if row.doc_id in order), key=lambda row: order[row.doc_id])
@@ -221,7 +223,7 @@ def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
         doc = from_json(sample.doc)
         texts = {"prompt": shown_prompt(sample), "target": _text(from_json(sample.target))}
         texts |= {"answer": judged_answer(sample, rows.keys[0].filter)}
-        texts |= {"other": _text(doc.get(rows.other))} if rows.other else {}
+        texts |= {"other": _text(doc.get(rows.other)) if rows.other else ""} if has_pairs else {}
         record: JSONDict = {
             "task": rows.task,
             "id": sample.doc_id,

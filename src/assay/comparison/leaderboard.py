@@ -106,7 +106,8 @@ def leaderboard(
     if not ratings and not rankings:
         what, fix = "one run has nothing to be ranked against", "name two runs or more"
         if len(by_name) > 1:
-            what, fix = f"the runs share no number{': ' + notes[0] if notes else ''}", "name runs of the same tasks"
+            what = f"the runs share no number to rank by{': ' + notes[0] if notes else ''}"
+            fix = "name runs of the same tasks, or numbers of which more or less is better: --metrics NAME"
         raise ConfigError([Problem(Place("assay leaderboard"), what, fix)])
     return Leaderboard(ratings, rankings, [*_notes(ratings), *dict.fromkeys(notes)], level)
 
@@ -203,7 +204,8 @@ def _rankings(runs: Mapping[str, Run], options: LeaderboardOptions, notes: list[
             if not any(row.depth for row in rows.values()):
                 first.setdefault(key[0], key)
         chosen = list(first.values())
-    return [_ranking(key, compared[key], runs, 1 - options.level) for key in chosen]
+    rankings = [_ranking(key, compared[key], runs, 1 - options.level, notes) for key in chosen]
+    return [ranking for ranking in rankings if ranking is not None]
 
 
 def _paired(one: Run, other: Run, options: LeaderboardOptions, notes: list[str]) -> Sequence[ComparedRow]:
@@ -227,12 +229,19 @@ def _difference_to(rows: Rows, one: str, other: str) -> PairedDifference | None:
     return rows[one, other].difference.reversed() if (one, other) in rows else None
 
 
-def _ranking(key: Key, rows: Rows, runs: Mapping[str, Run], alpha: float) -> Ranking:
+def _ranking(key: Key, rows: Rows, runs: Mapping[str, Run], alpha: float, notes: list[str]) -> Ranking | None:
+    """The runs by one number; None where it is not known whether more or less of it is better."""
     name, metric, filter_name = key
-    better = next(iter(rows.values())).higher_is_better is not False
+    better = next(iter(rows.values())).higher_is_better
+    if better is None:
+        notes.append(f"{name}: not ranked by {metric}: its task does not say whether more is better (higher_is_better)")
+        return None
     sign = 1.0 if better else -1.0
     known = {each: run.rows(name).get(ScoreKey(metric, filter_name)) for each, run in runs.items()}
     numbers = {each: row for each, row in known.items() if row is not None and row.estimate.value is not None}
+    without = [each for each in runs if each not in numbers]
+    if without:
+        notes.append(f"{name}: not ranked by {metric}, for want of a number: {some(without)}")
     order = sorted(numbers, key=lambda each: -sign * (numbers[each].estimate.value or 0.0))
     ps: dict[tuple[int, int], float] = {}
     differences: dict[tuple[int, int], float] = {}

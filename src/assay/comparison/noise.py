@@ -1,7 +1,7 @@
 """How wide an interval would be with other numbers of documents and repeats, from the noise of a run."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.runs.run import Run
@@ -33,14 +33,12 @@ class NoiseRow:
     needed: Mapping[int, int]
 
 
-def noise_rows(
-    run: Run, names: Sequence[str], metric: str | None, half_width: float, level: float = LEVEL
-) -> list[NoiseRow]:
-    """The first metric of each of these tasks, or the one that is named, where its standard error is known."""
+def noise_rows(run: Run, metrics: Mapping[str, str], half_width: float, level: float = LEVEL) -> list[NoiseRow]:
+    """The metric of each of these tasks, by name, where its standard error is known."""
     rows = []
-    for name in (each for each in names if each in run.scored_tasks):
-        known = {key: row for key, row in run.rows(name).items() if metric is None or metric in spellings(key)}
-        row = next((each for each in known.values() if each.estimate.stderr and each.estimate.n > 1), None)
+    for name, metric in metrics.items():
+        known = [row for key, row in run.rows(name).items() if metric in spellings(key) and name in run.results.tasks]
+        row = next((row for row in known if row.estimate.stderr and row.estimate.n > 1), None)
         if row is None or row.estimate.stderr is None:
             continue
         stored = row.noise

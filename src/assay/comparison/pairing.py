@@ -348,9 +348,8 @@ DRAWN = ("name", "parameters", "url", "auth_token")
 
 def values(run: Run, name: str) -> dict[ScoreKey, float | None]:
     """The numbers of a task or group that can be compared; None where there is none."""
-    numbers = {key: row.estimate for key, row in run.rows(name).items()}
-    return {key: number.value if number.value is not None and math.isfinite(number.value) else None
-            for key, number in numbers.items() if number.named_values is None}  # fmt: skip
+    numbers = {key: row.estimate.value for key, row in run.rows(name).items()}
+    return {key: value if value is not None and math.isfinite(value) else None for key, value in numbers.items()}
 
 
 def model_of(run: Run) -> str:

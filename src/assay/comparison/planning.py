@@ -122,7 +122,8 @@ def planned_from_tasks(tasks: Mapping[str, TaskEntry], groups: Iterable[Group[Ta
 
 
 def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | None, aim: Aim) -> list[Planned]:
-    """Plan the tasks and groups of a run from its spread, or from that of its differences to a second run.
+    """Plan the tasks and groups of a run from its spread, or from that of its differences to a second run: each by its first
+    number whose spread is known.
 
     Documents are paired, clustered and shared between tasks as in a comparison; a single run is compared with nothing.
     """
@@ -134,14 +135,14 @@ def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | N
     both = runs[0], runs[-1]
     tasks = {task.name: task for task in pair_tasks(*both, _below(runs[0], names), [])}
     every = paired_rows(both, compared_members(list(tasks.values()), both, None, []), [])
-    plans = []
-    for name in names:
-        rows = [key for key in values(runs[0], name) if metric is None or metric in spellings(key)]
-        row = next((each for each in every if rows and (each.name, each.key) == (name, rows[0])), None)
-        known_spread = _spread(row, tasks, len(runs), aim) if row is not None else None
-        if row is not None and known_spread is not None:
-            plans.append(plan(name, row.key.metric, known_spread[1], known_spread[0], aim))
-    return plans
+    plans: dict[str, Planned] = {}
+    for row in every:
+        if row.name in names and row.name not in plans and (metric is None or metric in spellings(row.key)):
+            known_spread = _spread(row, tasks, len(runs), aim)
+            if known_spread is not None:
+                spread, documents = known_spread
+                plans[row.name] = plan(row.name, row.key.metric, documents, spread, aim)
+    return [plans[name] for name in names if name in plans]
 
 
 def _below(run: Run, names: Sequence[str]) -> set[str]:

@@ -1,14 +1,14 @@
 """The rows that two runs share, of tasks and groups, each with its members."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from assay.comparison.contrasts import ComparedTask, Part, contrast, member_of
+from assay.comparison.contrasts import FIRST, OTHER, ComparedTask, Part, contrast, member_of, why_no_number
 from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import json_number, mapping
@@ -19,8 +19,8 @@ from assay.statistics.influence import Spread
 from assay.statistics.paired import Contrast, PairedDifference, detectable, paired_difference
 
 Runs = tuple[Run, Run]
-Known = Mapping[tuple[str, ScoreKey], ComparedTask | str]
-"""The tasks' numbers in both runs, or why they cannot be compared; tasks by their names in the first run."""
+Known = Mapping[tuple[str, ScoreKey], ComparedTask]
+"""The tasks' numbers in both runs; tasks by their names in the first run."""
 SCORE_AGAIN = "how it follows from its tasks is not noted; `assay score RUN` notes it"
 
 NO_SPREAD = {True: "no document differs", False: "all documents differ alike"}
@@ -54,7 +54,7 @@ class RunNoise(NamedTuple):
 
 @dataclass(frozen=True)
 class PairedRow:
-    """A number of a task or group in both runs; without parts `reason` explains why its spread is unknown.
+    """A number of a task or group in both runs; `reason` explains why its spread is unknown.
     A lone one is in the first run alone."""
 
     kind: Literal["task", "group"]
@@ -73,33 +73,24 @@ class PairedRow:
     @property
     def is_alike(self) -> bool:
         """Whether every document scores the same in both runs."""
-        return bool(self.parts) and all(_is_alike(part.member) for part in self.parts)
+        return bool(self.parts) and all(part.member.is_alike for part in self.parts)
 
     def contrast(self, scale: float = 1.0) -> Contrast | None:
-        if not self.parts or self.a is None or self.b is None:
+        if self.reason or not self.parts or self.a is None or self.b is None:
             return None
         plain = contrast(self.parts, self.a, self.b, scale)
         return plain if plain is None or self.noise is None else self.noise.added(plain, scale)
 
 
-def _is_alike(member: ComparedTask) -> bool:
-    for a, b in ((member.scores_a, member.scores_b), (member.influence_a, member.influence_b)):
-        if a is not None and b is not None:
-            return bool(np.array_equal(a, b))
-    return False
-
-
 def compared_members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, notes: list[str]) -> Known:
     """Every number of the tasks that both runs have."""
-    members: dict[tuple[str, ScoreKey], ComparedTask | str] = {}
+    members: dict[tuple[str, ScoreKey], ComparedTask] = {}
     clustered = [(task, _clusters(task, cluster_by or runs[0].config(task.name).get("cluster_by"))) for task in tasks]
     if cluster_by is not None:
         _check_clusters(cluster_by, clustered, notes)
     for task, clusters in clustered:
         mine, others = values(runs[0], task.name), values(runs[1], task.name_b)
-        lone = [str(key) for key in {**mine, **others} if key not in mine or key not in others]
-        if lone:
-            notes.append(f"{task.name}: only one of the runs has {some(lone)}")
+        _note_lone(task.name, mine, others, notes)
         for key in mine:
             if key in others:
                 members[task.name, key] = member_of(task, key, runs, clusters)
@@ -137,12 +128,20 @@ def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
         if name in tasks:
             rows += _task_rows(name, depth, runs, known)
         elif name in runs[0].groups and name in runs[1].groups:
+            _note_lone(name, values(runs[0], name), values(runs[1], name), notes)
             rows += _group_rows(name, depth, runs, known)
     groups = {*runs[0].groups, *runs[1].groups}
     alone = sorted(groups - ({*runs[0].groups} & {*runs[1].groups}))
     if alone:
         notes.append(f"only one of the runs has the group {some(alone)}")
     return rows
+
+
+def _note_lone(name: str, mine: Collection[ScoreKey], others: Collection[ScoreKey], notes: list[str]) -> None:
+    """Note the numbers of a task or group that only one of the runs has."""
+    lone = [str(key) for key in dict.fromkeys((*mine, *others)) if key not in mine or key not in others]
+    if lone:
+        notes.append(f"{name}: only one of the runs has {some(lone)}")
 
 
 def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
@@ -153,37 +152,29 @@ def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
         kind: Literal["task", "group"] = "group" if name in run.groups else "task"
         for key, value in values(run, name).items():
             if (name, key) not in known:
-                better = run.higher_is_better(name).get(key.metric)
+                better = run.rows(name)[key].higher_is_better
                 rows.append(PairedRow(kind, name, run.alias(name), key, depth, better, value, None, (), LONE, True))
     return rows
 
 
 def _task_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
-    """Where documents cannot be compared, the numbers are those that are stored."""
-    other = shared_tasks(*runs)[name]
     for (task, key), member in known.items():
         if task == name:
-            better, alias = runs[0].higher_is_better(name).get(key.metric), runs[0].alias(name)
-            if isinstance(member, str):
-                a, b = values(runs[0], name)[key], values(runs[1], other)[key]
-                yield PairedRow("task", name, alias, key, depth, better, a, b, (), member)
-            else:
-                parts = () if member.reason else (Part(member),)
-                yield PairedRow(
-                    "task", name, alias, key, depth, better, member.a, member.b, parts, member.reason,
-                    noise=RunNoise.of(runs[0], name, key),
-                )  # fmt: skip
+            a, b = (None if math.isnan(number) else number for number in (member.a, member.b))
+            better, alias = runs[0].rows(name)[key].higher_is_better, runs[0].alias(name)
+            noise = RunNoise.of(runs[0], name, key)
+            yield PairedRow("task", name, alias, key, depth, better, a, b, (Part(member),), member.reason, noise=noise)
 
 
 def _group_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
-    mine, others, better = values(runs[0], name), values(runs[1], name), runs[0].higher_is_better(name)
-    for key in mine:
+    others = values(runs[1], name)
+    for key, row in runs[0].rows(name).items():
         if key not in others:
             continue
         parts, a, b, reason = _group_parts(name, key, runs, known)
         noise = RunNoise.of(runs[0], name, key)
-        alias, way = runs[0].alias(name), better.get(key.metric)
-        yield PairedRow("group", name, alias, key, depth, way, a, b, parts, reason, noise=noise)
+        alias, better = runs[0].alias(name), row.higher_is_better
+        yield PairedRow("group", name, alias, key, depth, better, a, b, parts, reason, noise=noise)
 
 
 def _group_parts(
@@ -192,25 +183,23 @@ def _group_parts(
     """Return the members of a group's number, and its two values on the documents that both runs have."""
     a, b = values(runs[0], name)[key], values(runs[1], name)[key]
     shares = runs[0].rows(name)[key].slopes, runs[1].rows(name)[key].slopes
-    if a is None or b is None:
-        lacking = runs[0] if a is None else runs[1]
-        reason = _reason(lacking, name, key)
-        return (), a, b, f"{lacking.path.name} has no number" + (f": {reason}" if reason else "")
+    lacking = why_no_number(runs[0], name, key, FIRST) or why_no_number(runs[1], name, key, OTHER)
+    if lacking:
+        return (), a, b, lacking
     if shares[0] is None or shares[1] is None:
-        return (), a, b, _why(name, key, runs)
+        unknown = runs[0 if shares[0] is None else 1].rows(name)[key]
+        return (), a, b, unknown.estimate.reason or SCORE_AGAIN
     mine = {other: name for name, other in shared_tasks(*runs).items()}
     slopes_a, slopes_b = shares[0], {(mine.get(task, task), row): slope for (task, row), slope in shares[1].items()}
     wrong = [f"{task} {row.metric}" for task, row in slopes_a.keys() ^ slopes_b.keys()]
     if wrong:
         return (), a, b, f"its members are not the same in both runs: {some(sorted(wrong))}"
-    members = {each: known.get(each, "not compared") for each in slopes_a}
-    lost = [f"{task}: {why}" for (task, _), why in members.items() if isinstance(why, str)]
-    lost += [
-        f"{each.task}: {each.reason}" for each in members.values() if isinstance(each, ComparedTask) and each.reason
-    ]
+    lost = [f"{task}: not compared" for task, row in slopes_a if (task, row) not in known]
+    members = {share: known[share] for share in slopes_a if share in known}
+    lost += [f"{member.task}: {member.reason}" for member in members.values() if member.reason]
     if lost:
         return (), a, b, some(lost)
-    parts = [Part(m, slopes_a[each], slopes_b[each]) for each, m in members.items() if isinstance(m, ComparedTask)]
+    parts = [Part(member, slopes_a[share], slopes_b[share]) for share, member in members.items()]
     if all(part.member.is_whole for part in parts):
         return parts, a, b, ""
     shared = _on_shared_documents(parts)
@@ -245,14 +234,6 @@ def _on_shared_documents(parts: Sequence[Part]) -> list[Part] | None:
 
 def _alike(pairs: Sequence[tuple[float, float]]) -> bool:
     return all(math.isclose(x, y, rel_tol=1e-9) for x, y in pairs)
-
-
-def _why(name: str, key: ScoreKey, runs: Runs) -> str:
-    return _reason(runs[0], name, key) or SCORE_AGAIN
-
-
-def _reason(run: Run, name: str, key: ScoreKey) -> str:
-    return run.rows(name)[key].estimate.reason if key in run.rows(name) else ""
 
 
 def selected_rows(rows: Sequence[PairedRow], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[PairedRow]:
@@ -300,7 +281,7 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
 def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_answers: bool = False) -> ComparedRow:
     """Compute the row of the comparison from a paired row."""
     members = [part.member for part in row.parts]
-    contrast, counts = row.contrast(), _counts(row)
+    contrast, (wins, losses, ties) = row.contrast(), _counts(row)
     if contrast is not None:
         difference = paired_difference(contrast, level)
         reason = row.reason or (NO_SPREAD[row.is_alike] if difference.interval is None else "")
@@ -320,9 +301,9 @@ def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_
         a=row.a,
         b=row.b,
         difference=difference,
-        wins=counts[0] if counts is not None else None,
-        losses=counts[1] if counts is not None else None,
-        ties=counts[2] if counts is not None else None,
+        wins=wins,
+        losses=losses,
+        ties=ties,
         mde=detectable(contrast, power, level) if contrast is not None else None,
         only_a=sum(member.only_a for member in members),
         only_b=sum(member.only_b for member in members),
@@ -330,10 +311,13 @@ def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_
     )
 
 
-def _counts(row: PairedRow) -> tuple[int, int, int] | None:
-    """How many documents the other run does better, worse and just as well."""
+def _counts(row: PairedRow) -> tuple[int | None, int | None, int | None]:
+    """How many documents the other run does better, worse and just as well; without a direction the last alone is known."""
     if not row.parts or any(part.member.scores_a is None or part.member.scores_b is None for part in row.parts):
-        return None
+        return None, None, None
     change = np.concatenate([part.member.scores_b - part.member.scores_a for part in row.parts])
     up, down = int((change > 0).sum()), int((change < 0).sum())
-    return (down, up, len(change) - up - down) if row.better is False else (up, down, len(change) - up - down)
+    same = len(change) - up - down
+    if row.better is None:
+        return None, None, same
+    return (up, down, same) if row.better else (down, up, same)

@@ -112,8 +112,6 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
     stored = numbers.stored(row)
     refuse_beyond(gate, stored.estimate.scale, row.name)
     measured = Measured(gate, row, 1)
-    if stored.estimate.named_values is not None:
-        return replace(measured, reason="it is several numbers")
     if stored.estimate.value is None or not math.isfinite(stored.estimate.value):
         return replace(measured, reason=stored.estimate.reason or "there is no number")
     measured = replace(measured, difference=stored.estimate.value, reason=beyond_bounds(row, [numbers.run]))
@@ -126,7 +124,7 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
     estimate = numbers.estimate(row.name, row.key)
     if interval(estimate, 0.9) is None:
         return replace(measured, reason=_why_no_bound(stored, estimate))
-    missed = 0 if numbers.allow_incomplete else sum(part.member.missed for part in row.parts)
+    missed = 0 if numbers.allow_incomplete or row.reason else sum(part.member.missed for part in row.parts)
     lower, upper = moved(row.parts, 0.0) if missed else (0.0, 0.0)
     least, most = stored.estimate.scale or (SHARE if estimate.evidence.is_rate else (-math.inf, math.inf))
 
@@ -140,7 +138,7 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
 
 def _lacking(row: PairedRow, stored: Row) -> str:
     """Without samples, nothing says which scores the failed documents could have had."""
-    if row.parts or not stored.failed:
+    if (row.parts and not row.reason) or not stored.failed:
         return ""
     return f"{stored.failed} documents failed, and how far they could move it is not known"
 

@@ -15,6 +15,7 @@ from assay.runs.comparison import GateVerdict, decision_of
 from assay.runs.results import failure_lines
 from assay.runs.run import COMPLETE, Run
 from assay.runs.storage import shown_path
+from assay.score_keys import ScoreKey
 from assay.statistics.intervals import LEVEL, Decision
 from assay.statistics.sequences import spent_at
 
@@ -157,7 +158,8 @@ def _refuse_ambiguous(gates: Sequence[Gate], numbers: RunNumbers) -> None:
 
 def _direction(gate: Gate, run: Run, verdicts: Sequence[GateVerdict]) -> list[str]:
     """A note about a gate that asks for a worse number."""
-    better = {run.higher_is_better(verdict.name).get(verdict.metric) for verdict in verdicts}
+    rows = [run.rows(verdict.name).get(ScoreKey(verdict.metric, verdict.filter)) for verdict in verdicts]
+    better = {row.higher_is_better for row in rows if row is not None}
     if better == {not gate.wants_more}:
         better_way = "lower" if gate.wants_more else "higher"
         return [f"{gate.written}: {better_way} is better for {gate.metric}; the gate asks for the opposite"]

@@ -141,19 +141,25 @@ def _read_mapping(
     rest: dict[str, object] = {}
     unknown: list[str] = []
     for key, value in mapping.items():
-        slot = shape.slots.get(key)
-        if slot is not None:
-            read = slot.read(value, (*path, key), report)
-            if read is not DEFAULT:
-                values[slot.attribute] = read
-        elif shape.rest is not None:
-            _report_near_miss(key, record, (*path, key), report)
-            rest[key] = value
-        elif key not in known and len(unknown) >= MOST_UNKNOWN:
+        slot, meant = shape.slots.get(key), None
+        if slot is None:
+            meant = _meant_required(shape, str(key), mapping)
+            if meant is None and shape.rest is not None:
+                _report_near_miss(key, record, (*path, key), report)
+                rest[key] = value
+                continue
+            if key in known:
+                continue
             unknown.append(key)
-        elif key not in known and not _is_misspelled_required(str(key), mapping, shape):
-            unknown.append(key)
-            report.add((*path, key), f"unknown key {key!r}", did_you_mean(str(key), [*shape.slots, *known]), key=True)
+            if len(unknown) > MOST_UNKNOWN:
+                continue
+            meant = meant or meant_key(record, str(key), mapping)
+            fix = f"did you mean {meant!r}?" if meant else did_you_mean(str(key), [*shape.slots, *known])
+            report.add((*path, key), f"unknown key {key!r}", fix, key=True)
+        slot = slot or shape.slots.get(str(meant))  # what else is wrong is found with what is probably meant
+        read = slot.read(value, (*path, key), report) if slot is not None else DEFAULT
+        if slot is not None and read is not DEFAULT:
+            values[slot.attribute] = read
     if len(unknown) > MOST_UNKNOWN:
         more = f"{len(unknown) - MOST_UNKNOWN} more unknown keys, the first is {unknown[MOST_UNKNOWN]!r}"
         report.add((*path, unknown[MOST_UNKNOWN]), more, "correct those above first, or take them out", key=True)
@@ -162,10 +168,16 @@ def _read_mapping(
     return values
 
 
-def _is_misspelled_required(key: str, mapping: YAMLMapping, shape: "Shape") -> bool:
-    """Return whether a key is a typo of a missing required key, which is reported with it: one typo, one problem."""
-    absent = [required for required in shape.required if required not in mapping]
-    return any(nearest(required, [key], count=1) for required in absent)
+def meant_key(record: type, key: str, mapping: YAMLMapping) -> str | None:
+    """The absent key that an unknown one is a typo of: a required one, or any that is very like it."""
+    shape = shape_of(record)
+    near = _meant_required(shape, key, mapping) or near_miss(key, tuple(shape.slots))
+    return near if near not in mapping else None
+
+
+def _meant_required(shape: "Shape", key: str, mapping: YAMLMapping) -> str | None:
+    absent = [name for name in shape.required if name not in mapping]
+    return next((name for name in absent if nearest(name, [key], count=1)), None)
 
 
 def _missing(
@@ -175,10 +187,7 @@ def _missing(
     for key in absent:
         if key in mapping and not (mapping[key] is None and report.has_nulls):  # its type is wrong, which was reported
             continue
-        near = nearest(key, (str(other) for other in mapping if other not in shape_of(record).slots), count=1)
-        if near:
-            report.add((*path, near[0]), f"unknown key {near[0]!r}", f"did you mean {key!r}?", key=True)
-        else:
+        if not any(_meant_required(shape_of(record), str(other), mapping) == key for other in mapping):
             report.add(path, f"key {key!r} is missing", f"add `{key}:`")
     return bool(absent)
 
@@ -301,6 +310,8 @@ def _one_of(options: tuple[str, ...]) -> Read:
 def _each(read: Read, item: Any) -> Read:
     def read_all(values: Sequence[YAMLValue], path: Path, report: ProblemCollector) -> Decoded:
         items = [read(value, (*path, number), report) for number, value in enumerate(values)]
+        if read_all.record is not None and DEFAULT in items:  # type: ignore[attr-defined]
+            items = items[: items.index(DEFAULT) + 1]  # those after it would be looked up at another place of the file
         fitting = tuple(item for item in items if item is not DEFAULT)
         return fitting if fitting or not items else DEFAULT
 

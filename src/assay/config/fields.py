@@ -1,7 +1,7 @@
 """Keys and values merged from files, each with its origin."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.source import Source
@@ -15,8 +15,11 @@ class Origin:
 
     source: Source | str
     prefix: tuple[str | int, ...] = ()
+    written: str = ""
+    """The key of a value as the file has it, where that is misspelled."""
 
     def place(self, path: Sequence[str | int] = (), *, key: bool = False) -> Place:
+        path = (self.written, *path[1:]) if self.written else path
         if isinstance(self.source, Source):
             return self.source.place((*self.prefix, *path), key=key)
         return Place(".".join(map(str, (self.source, *self.prefix, *path))))
@@ -28,7 +31,7 @@ class Origin:
         return self.place(path)
 
     def within(self, *path: str | int) -> "Origin":
-        return Origin(self.source, (*self.prefix, *path))
+        return Origin(self.source, (*self.prefix, *((self.written, *path[1:]) if self.written else path)))
 
     @property
     def folder(self) -> str | None:
@@ -90,6 +93,11 @@ class Fields(Mapping[str, object]):
     def only(self, keys: "Iterator[str] | Sequence[str]") -> "Fields":
         kept = [key for key in keys if key in self._values]
         return Fields({key: self._values[key] for key in kept}, {key: self._origins[key] for key in kept})
+
+    def renamed(self, key: str, meant: str) -> "Fields":
+        """The same with a misspelled key as it is meant; places are still those of the file."""
+        origin = replace(self._origins[key], written=key)
+        return self.without(key) | Fields({meant: self._values[key]}, {meant: origin})
 
     def origin(self, key: str) -> Origin:
         return self._origins[key]

@@ -349,35 +349,35 @@ class Engine:
         plan.missing = len(requests)
         if plan.answered is not None:
             plan.keys = {}
+        if Call not in map(type, requests):
+            self._ask_models(plan, list(enumerate(requests)))  # type: ignore[arg-type]  # no calls are among them
+            return
         calls = [(slot, request) for slot, request in enumerate(requests) if isinstance(request, Call)]
-        self.counts.asked += len(requests) - len(calls)
-        sent = [request for request in requests if not isinstance(request, Call)] if calls else requests
-        plan.asks = plan.counts.ask(sent, plan.asks)  # type: ignore[arg-type]  # no calls are among them
-        self._ask_models(plan, requests)
-        if calls:
-            self._begin(plan, calls)
+        self._ask_models(
+            plan, [(slot, request) for slot, request in enumerate(requests) if not isinstance(request, Call)]
+        )
+        self._begin(plan, calls)
 
-    def _ask_models(self, plan: _Plan, requests: Sequence[Request | Call]) -> None:
+    def _ask_models(self, plan: _Plan, requests: Sequence[tuple[int, Request]]) -> None:
+        """Look every request up in the store, and send the others to their models; each comes with its slot in the plan."""
+        self.counts.asked += len(requests)
+        plan.asks = plan.counts.ask([request for _, request in requests], plan.asks)
         new: dict[str, list[KeyedRequest]] = {}
         stopped = self.early_stop.stopped.get(plan.task)
-        stored_under, waiting = self._store.get, self._waiting
-        for slot, request in enumerate(requests):
-            if isinstance(request, Call):
-                continue
-            keys = self._keys.get(request.role)
-            if keys is None or stopped is not None:
-                reason = stopped or f"no model with the role {request.role!r} in this run"
-                plan.responses[slot] = Failed(reason)
+        stored_under, waiting, is_kept = self._store.get, self._waiting, plan.answered is not None
+        role, keys, unsent = None, None, []
+        for slot, request in requests:
+            if request.role is not role:
+                role = request.role
+                keys, unsent = self._keys.get(role), new.setdefault(role, [])
+            keyed = _keyed(request, plan, keys) if keys is not None and stopped is None else None
+            if keyed is None:
+                unknown = f"no model with the role {role!r} in this run" if keys is None else f"the prompt has {HALF}"
+                plan.responses[slot] = Failed(stopped or unknown)
                 plan.missing -= 1
                 continue
-            try:
-                is_text = isinstance(request, Generate)
-                request, key = _keyed(request, plan, keys) if is_text else (request, keys.key(request))
-            except UnicodeEncodeError:
-                plan.responses[slot] = Failed(f"the prompt has {HALF}")
-                plan.missing -= 1
-                continue
-            if plan.answered is not None:
+            key = keyed[0]
+            if is_kept:
                 plan.keys[slot] = key
             others = waiting.get(key)
             if others is not None:
@@ -385,16 +385,17 @@ class Engine:
                 continue
             known = stored_under(key)
             if known is not None and _fits(request, known):
-                self._use(key, known, request.role, plan, slot)
+                self._use(key, known, role, plan, slot)
                 plan.responses[slot] = known
                 plan.missing -= 1
-                plan.counts.known[request.role] += 1
+                plan.counts.known[role] += 1
             else:
                 waiting[key] = [(plan, slot)]
-                new.setdefault(request.role, []).append((key, request))
+                unsent.append(keyed)
         for role, unsent in new.items():
-            self.counts.sent += len(unsent)
-            self._lanes[role].put(unsent)
+            if unsent:
+                self.counts.sent += len(unsent)
+                self._lanes[role].put(unsent)
 
     def _begin(self, plan: _Plan, calls: Sequence[tuple[int, Call]]) -> None:
         """Begin the calls of a plan's step that are not finished yet. If one of its tools was cut off, none begins."""
@@ -492,19 +493,22 @@ def _ignore(_: Ended) -> None:
     """Ignore plans that finish before the engine runs: none does."""
 
 
-def _keyed(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes]:
-    """Return a request as it is sent, and its key: a sampled one has the id of its draw."""
-    if not (isinstance(request, Generate) and keys.is_sampled(request)):
-        return request, keys.key(request)
-    key = keys.sampled_key(request, plan.sample)
+def _keyed(request: Request, plan: _Plan, keys: Keys) -> KeyedRequest | None:
+    """Return a request's key, and the request as it is sent: a sampled one has the id of its draw. None where no key can be made:
+    the request has half a character."""
+    try:
+        if type(request) is not Generate or not keys.is_sampled(request):
+            return keys.key(request), request
+        key = keys.sampled_key(request, plan.sample)
+    except UnicodeEncodeError:
+        return None
     nth = plan.nth(key)
     draw = b"\0".join((plan.sample, "\0".join(request.node).encode(), b"%d" % nth))
-    sent = Generate(request.prompt, request.params, request.repeat, request.role, request.node, draw)
-    return sent, nth_key(key, nth)
+    return nth_key(key, nth), Generate(request.prompt, request.params, request.repeat, request.role, request.node, draw)
 
 
-def first_key(request: Request, sample: bytes, model: AnyModel) -> tuple[Request, bytes]:
-    """The first request of a sample's plan as it is sent, and its key."""
+def first_key(request: Request, sample: bytes, model: AnyModel) -> KeyedRequest | None:
+    """The first request of a sample's plan with its key, as it is sent; None where no key can be made."""
     plan = _Plan(Started(None, sample, iter(()), ""), TaskCounts())  # type: ignore[arg-type]  # never driven
     return _keyed(request, plan, Keys(model.identity, model.can.samples))
 

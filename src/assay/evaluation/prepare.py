@@ -91,11 +91,8 @@ def every_problem(config: RunConfig, manager: TaskManager) -> Iterator[None]:
         specs = config.tasks if isinstance(config.tasks, list | tuple) else [config.tasks]
         if not all(isinstance(spec, str | Mapping) for spec in specs):
             raise
-        known = {problem.place for problem in error.problems}
         every = find_problems(manager, config, list(specs))
-        raise ConfigError(
-            [*error.problems, *(each for each in every if each.serious and each.place not in known)]
-        ) from error
+        raise ConfigError([*error.problems, *(problem for problem in every if problem.serious)]) from error
 
 
 def find_problems(manager: TaskManager, config: RunConfig, specs: YAMLValue, *, load: bool = False) -> list[Problem]:

@@ -391,4 +391,4 @@ def row_changes(before: Results, after: Results, changed: Mapping[tuple[str, Sco
 
 def _values(entry: Entry | None) -> dict[ScoreKey, float | None]:
     rows = () if entry is None or entry.rows is None else entry.rows
-    return {row.key: row.estimate.value for row in rows if not row.is_lost}
+    return {number.key: number.estimate.value for row in rows if not row.is_lost for number in row.numbers}

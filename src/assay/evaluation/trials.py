@@ -155,7 +155,10 @@ async def _try_all(
             continue
         async with model:
             for trial in own:
-                sent, key = first_key(trial.request, trial.sample, model)
+                keyed = first_key(trial.request, trial.sample, model)
+                if keyed is None:
+                    continue  # the engine says why
+                key, sent = keyed
                 estimate = model.estimate(sent)
                 if is_known(key) or (config.max_cost is not None and spent + estimate > config.max_cost):
                     continue

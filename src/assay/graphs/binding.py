@@ -348,7 +348,7 @@ def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:
     values = {**dict(graph.fields), "graph_config": {**shape, "nodes": nodes}}
     problems: list[Problem] = []
     changed = read_graph(Fields.of(values, graph.fields.origin("graph_config")), problems)
-    if changed is None:
+    if changed is None or any(problem.serious for problem in problems):
         raise ConfigError(problems)
     return changed
 

@@ -90,10 +90,11 @@ def _runs_code(node: AnyNode) -> bool:
 
 
 def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
-    """The graph that fields describe; None where they do not, with all that is wrong in `problems`."""
+    """The graph that fields describe, as far as they do, with all that is wrong in `problems`; None where there is none."""
     found_problems = list(_servicenow(fields))
-    config = decode(GraphConfig, fields, [] if found_problems else found_problems, known=("include",), has_nulls=True)
-    if config is None or any(problem.serious for problem in found_problems):
+    unsupported = bool(found_problems)
+    config = decode(GraphConfig, fields, [] if unsupported else found_problems, known=("include",), has_nulls=True)
+    if config is None or unsupported:
         problems += found_problems
         return None
     nodes, models, attributes = {}, {}, {}
@@ -110,12 +111,11 @@ def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
         is not None
     }
     graph = GraphFile(config, nodes, models, attributes, outputs, fields)
+    found_problems += [*_check_nodes(graph), *_check_edges(graph)]
     if not any(problem.serious for problem in found_problems):
-        found_problems += [*_check_nodes(graph), *_check_edges(graph)]
-        if not any(problem.serious for problem in found_problems):
-            found_problems += _check_ways(graph)
+        found_problems += _check_ways(graph)
     problems += found_problems
-    return None if any(problem.serious for problem in found_problems) else graph
+    return graph
 
 
 def _part(record: type, written: UserValue, fields: Fields, problems: list[Problem], *path: str) -> AnyNode | None:
@@ -278,7 +278,7 @@ def _texts_of(content: UserValue) -> list[str]:
 
 
 def _check_edges(graph: GraphFile) -> Iterator[Problem]:
-    known = {*graph.nodes, START, END}
+    known = {*map(str, graph.config.graph_config.nodes), START, END}  # also a node with which something is wrong
     for number, edge in enumerate(graph.edges):
         at = ("graph_config", "edges", number)
         yield from _known_end(graph, edge.source, known - {END}, *at, "from")

@@ -8,23 +8,26 @@ from functools import partial
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.pooled_means import pooled_means
-from assay.groups.rows import NONE, GroupRow, MemberSelection, rows
+from assay.groups.rows import GroupRow, MemberSelection, rows
 from assay.groups.task_results import (
+    NONE,
     EstimatedFloat,
-    MemberRows,
+    Members,
     TaskResults,
+    add_rows,
     as_estimate,
     as_float,
-    as_floats,
     failed_estimate,
+    known_floats,
+    user_rows,
 )
-from assay.records import Failed, UserFunction, UserValue
+from assay.records import Failed, Function, UserFunction, UserValue
 from assay.registry import Registry, accepted, parameter_problems, subclass_of
 from assay.score_keys import ScoreKey
-from assay.statistics.evidence import Estimate, with_evidence
+from assay.statistics.evidence import NO_EVIDENCE, Estimate, with_evidence
 from assay.statistics.members import (
     difference,
     extreme,
@@ -54,9 +57,9 @@ class Aggregator(ABC):
     def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         """The rows of the group by `metric,filter`; those that have no number are absent."""
 
-    def estimates(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
-        """As `aggregate`, with the rows that have no number, each with the reason."""
-        return self.aggregate(group, task_results)
+    def estimates(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
+        """The rows of the group, also those that have no number, each with the reason."""
+        return user_rows(self.aggregate(group, members.results()), members, group.config.rules)
 
     def check(self, names: Sequence[str]) -> tuple[str, str] | None:  # noqa: ARG002  # subclasses that can check override it
         """The problem with these members and its fix, where it is known before a run."""
@@ -84,37 +87,46 @@ class CustomAggregator(Aggregator):
     def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
         value_or_rows = self.agg_fn(group, task_results, **self.kwargs)
         if isinstance(value_or_rows, Mapping):
-            rows = {str(key): as_float(value) for key, value in value_or_rows.items()}
-            return {key: value if isinstance(value, EstimatedFloat) else float(value) for key, value in rows.items()}
+            return {str(key): user_number(value) for key, value in value_or_rows.items()}
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
-        return as_floats({ScoreKey(entry.row_metric, NONE): returned(value_or_rows, 0)})
+        return {str(ScoreKey(entry.row_metric, NONE)): user_number(value_or_rows)}
 
 
-def returned(value: Any, n: int) -> Estimate:
+def user_number(value: Any) -> float:
     """The number that a user's function returned; what float() refuses is an error of the function."""
     own = as_float(value)
-    return as_estimate(own if isinstance(own, EstimatedFloat) else float(own), n)
+    return own if isinstance(own, EstimatedFloat) else float(own)
 
 
-class AggregatorList(Aggregator):
+class TypedAggregator(Aggregator):
+    """Computes estimates. Their names and floats are for the code of users, which may call `aggregate`, or replace it."""
+
+    @abstractmethod
+    def compute(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
+        """The rows of the group, also those that have no number, each with the reason."""
+
+    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
+        return known_floats(group.name, self.compute(group, Members(task_results)))
+
+    def estimates(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
+        if is_overridden(self, "aggregate", TypedAggregator):
+            return super().estimates(group, members)
+        return self.compute(group, members)
+
+
+class AggregatorList(TypedAggregator):
     """One aggregator for each entry of the list."""
 
     def __init__(self, config: GroupConfig, aggregators: Sequence[Aggregator]) -> None:
         super().__init__(config)
         self.aggregators = aggregators
 
-    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
-        return numbers_of(self.estimates(group, task_results))
-
-    def estimates(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
-        if is_overridden(self, "aggregate", AggregatorList):
-            return self.aggregate(group, task_results)
-        numbers: dict[str, float] = {}
-        for each in self.aggregators:
-            each.strict = self.strict
-            numbers |= guarded(
-                partial(each.estimates, group, task_results), [entry.row_metric for entry in each.agg_metric_configs]
-            )
+    def compute(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
+        numbers: dict[ScoreKey, Estimate] = {}
+        for aggregator in self.aggregators:
+            aggregator.strict = self.strict
+            names = [entry.row_metric for entry in aggregator.agg_metric_configs]
+            add_rows(numbers, guarded(partial(aggregator.estimates, group, members), names), group.config.rules)
         return numbers
 
     def of_entry(self, number: int) -> Aggregator:
@@ -129,26 +141,18 @@ def has_methods_set(aggregator: Aggregator) -> bool:
 
 def follows_entries(aggregator: Aggregator) -> bool:
     """Whether an aggregator makes the rows of the entries of its configuration, and no others."""
-    if isinstance(aggregator, AggregatorList):
-        return not is_overridden(aggregator, "aggregate", AggregatorList)
-    return isinstance(aggregator, RowAggregator) and not is_overridden(aggregator, "aggregate", RowAggregator)
+    return isinstance(aggregator, TypedAggregator) and not is_overridden(aggregator, "aggregate", TypedAggregator)
 
 
-def numbers_of(rows: Mapping[str, float]) -> dict[str, float]:
-    """The rows that have a number."""
-    return {row: value for row, value in rows.items() if value == value}
-
-
-def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> dict[str, float]:
+def guarded(compute: Callable[[], dict[ScoreKey, Estimate]], names: Iterable[str]) -> dict[ScoreKey, Estimate]:
     """Rows with these names; if computing them fails, each without a number and with the reason."""
-    rows: Any = call_user_code("", compute)
-    if isinstance(rows, Mapping):
-        return {row: as_float(value) for row, value in rows.items()}
-    reason = rows.reason if isinstance(rows, Failed) else "user code must return a mapping of rows to numbers"
-    return as_floats({ScoreKey(name, NONE): failed_estimate(reason) for name in names})
+    rows = call_user_code("", compute)
+    if isinstance(rows, Failed):
+        return {ScoreKey(name, NONE): failed_estimate(rows.reason) for name in names}
+    return rows
 
 
-class RowAggregator(Aggregator):
+class RowAggregator(TypedAggregator):
     """Computes row by row. A subclass overrides `combine`, which is given the members that have a number."""
 
     by_size = False
@@ -158,28 +162,17 @@ class RowAggregator(Aggregator):
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
         """The number of a row."""
 
-    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
-        return numbers_of(self._rows(group, task_results))
-
-    def estimates(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
-        if is_overridden(self, "aggregate", RowAggregator):
-            return self.aggregate(group, task_results)
-        return self._rows(group, task_results)
-
-    def _rows(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
+    def compute(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
         numbers: dict[ScoreKey, Estimate] = {}
         for entry in self.agg_metric_configs:
-            group_rows = self.rows(group, entry, task_results)
+            group_rows = list(rows(group, entry, members, partial(self.derived, entry)))
+            group_rows = [row for row in group_rows if row.members or entry.missing == "error"]
             numbers |= {ScoreKey(entry.row_metric, row.filter): self._number(group, entry, row) for row in group_rows}
             named = entry.filters is None or len(entry.filters) > 0
             if not group_rows and named and self.strict and entry.missing != "skip":
                 lost = unknown(None, (), f"no member has {entry.metric_name!r}")
                 numbers[ScoreKey(entry.row_metric, NONE)] = lost
-        return as_floats(numbers)
-
-    def rows(self, group: Group[TaskT], entry: AggMetricConfig, task_results: TaskResults) -> Sequence[GroupRow]:
-        derive = partial(self.derived, entry)
-        return [row for row in rows(group, entry, task_results, derive) if row.members or entry.missing == "error"]
+        return numbers
 
     def derived(self, entry: AggMetricConfig, own: Mapping[ScoreKey, Estimate]) -> Mapping[ScoreKey, Estimate]:  # noqa: ARG002
         """The rows of a member, with those that follow from them."""
@@ -191,7 +184,7 @@ class RowAggregator(Aggregator):
             return unknown(None, row.members, f"{some(row.missing)}: no {entry.metric_name!r} of filter {row.filter!r}")
         present = [member for member in row.members if member.estimate.value is not None]
         lost = next((member for member in row.members if member.estimate.value is None), None)
-        if lost is not None and (strict or not present):
+        if lost is not None and (entry.missing != "skip" or not present):
             return unknown(None, present, f"{lost.name}: {lost.estimate.reason or 'it is not a number'}")
         better = entry.higher_is_better
         better = group.directions.get(entry.metric_name) is not False if better is None else better
@@ -200,13 +193,22 @@ class RowAggregator(Aggregator):
             return unknown(None, (), "no member has a number")
         by_size = self.by_size if entry.by_size is None else entry.by_size
         combined = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
-        number = as_estimate(combined, sum(member.estimate.n for member in chosen))
+        number = as_estimate(combined, sum(member.estimate.n for member in chosen), partial(_member_of, chosen))
         if len(chosen) < len(present):
             names = [member.name for member in chosen]
             number = with_evidence(unknown(number.value, chosen, f"{BIASED} (of {some(names)})"), chosen=names)
         without_value = [member.name for member in row.members if member.estimate.value is None]
         missing = (*row.missing, *without_value)
         return with_evidence(number, missing=missing) if missing else number
+
+
+def _member_of(members: Sequence[MemberEstimate], number: Estimate) -> tuple[str, Estimate] | None:
+    """The member that a number, or the evidence behind it, is of; None where it is of none."""
+    for member in members:
+        own = member.estimate
+        if own is number or (own.evidence is number.evidence and own.evidence is not NO_EVIDENCE):
+            return member.name, own
+    return None
 
 
 class FunctionOfScores(RowAggregator, CustomAggregator):
@@ -216,7 +218,7 @@ class FunctionOfScores(RowAggregator, CustomAggregator):
         [entry] = self.agg_metric_configs
         values, sizes = [float(each.estimate) for each in members], [each.size for each in members]
         value = self.agg_fn(values, sizes, entry.by_size is not False, **self.kwargs)
-        return returned(value, int(sum(sizes)))
+        return as_estimate(user_number(value), int(sum(sizes)))
 
 
 class MeanAggregator(RowAggregator):
@@ -228,16 +230,13 @@ class MeanAggregator(RowAggregator):
         return mean_by_weight(members, weights)
 
 
-class PooledMeanAggregator(Aggregator):
+class PooledMeanAggregator(TypedAggregator):
     """The means of a group whose rules say that they are pooled, as lm-eval's are. It has no name in files."""
 
-    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
-        return numbers_of(self.estimates(group, task_results))
-
-    def estimates(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
+    def compute(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
         tasks = [task.name for task in group.get_all_tasks()]
-        known = {name: MemberRows.of(name, task_results[name]) for name in tasks if name in task_results}
-        return dict(as_floats(pooled_means(self.agg_metric_configs, tasks, known)))
+        known = {name: member for name in tasks if (member := members.get(name)) is not None}
+        return pooled_means(self.agg_metric_configs, tasks, known)
 
 
 class PowerMeanAggregator(RowAggregator):
@@ -407,23 +406,29 @@ class AggregatorFactory:
             return NoOpAggregator(config)
         if config.rules.means == "pooled":
             return PooledMeanAggregator(config)
-        where = place or (lambda number, *_: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
-        aggregators: list[Aggregator] = []
         problems: list[Problem] = []
-        for number, entry in enumerate(entries):
-            try:
-                aggregators.append(
-                    _one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, partial(where, number))
-                )
-            except ConfigError as error:
-                problems += error.problems
+        made = AggregatorFactory.of_entries(config, place, problems)
         if problems:
             raise ConfigError(problems)
+        aggregators = [aggregator for aggregator in made if aggregator is not None]
         kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(aggregators, entries, strict=True)}
         if len(kinds) > 1 or isinstance(aggregators[0], CustomAggregator):  # a function is that of one entry
             return AggregatorList(config, aggregators)
         aggregators[0].config, aggregators[0].agg_metric_configs = config, entries
         return aggregators[0]
+
+    @staticmethod
+    def of_entries(config: GroupConfig, place: Places | None, problems: list[Problem]) -> list[Aggregator | None]:
+        """One for each entry; None for an entry with which something is wrong, or whose function is not loaded."""
+        if config.rules.means == "pooled":
+            return []
+        where = place or (lambda number, *_: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
+        made: list[Aggregator | None] = []
+        for number, entry in enumerate(config.aggregate_metric_list or ()):
+            alone = dataclasses.replace(config, aggregate_metric_list=(entry,))
+            is_loaded = not isinstance(entry.aggregation, Function)
+            made.append(collect(problems, _one, alone, entry, partial(where, number)) if is_loaded else None)
+        return made
 
 
 def _one(config: GroupConfig, entry: AggMetricConfig, place: Places) -> Aggregator:

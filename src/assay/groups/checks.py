@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest, some
 from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator
-from assay.groups.group import Group, StandardGroup, TaskT
-from assay.groups.rows import NONE, REMEDY, MemberSelection, filter_name, member_names
+from assay.groups.group import Group, StandardGroup, TaskT, kind_in_words
+from assay.groups.rows import REMEDY, MemberSelection, filter_name, member_names
 from assay.groups.rows import check as check_filter
-from assay.records import Function
+from assay.groups.task_results import NONE
+from assay.records import Function, UserValue
 from assay.registry import parameter_problems
 from assay.score_keys import ScoreKey, metric_name_problem
 
@@ -38,24 +40,30 @@ SKIP = "add `missing: skip` to leave such members out of this number"
 
 def group_problems(group: Group[TaskT], resolve: Resolve, known: Known) -> list[Problem]:
     """Everything wrong with a group that needs no data; `run`, before the first request, and `validate` report the same."""
-    try:
-        _, aggregator = _with_functions(group, resolve)
-    except ConfigError as error:
-        return list(error.problems)
+    problems: list[Problem] = []
+    config = _with_functions(group, resolve, problems)
+    place = partial(place_in, group, "aggregate_metric_list")
+    aggregators = AggregatorFactory.of_entries(config, place, problems)
     own = group.aggregator if group.has_own_aggregator else None
     if own is not None and not isinstance(own, Aggregator):  # a user's class need not go through the setter
-        what = f"its aggregator must be an instance of a subclass of assay.Aggregator, got {own!r:.60}"
-        return [Problem(Place(f"group {group.name!r}"), what, "set an instance: `MyAggregator(group.config)`")]
+        what = f"its aggregator must be an instance of a subclass of assay.Aggregator, got {kind_in_words(own)}"
+        return [
+            *problems,
+            Problem(Place(f"group {group.name!r}"), what, "set an instance: `MyAggregator(group.config)`"),
+        ]
     if isinstance(group.config.type, Function):  # a class that is not loaded may set any
-        return []
-    used = aggregator if own is None else own
-    problems = list(lacking(group, used, known)) if group.config.rules.missing == "error" else []
+        return problems
+    if group.config.rules.missing == "error":
+        problems += lacking(group, aggregators.__getitem__ if own is None else own.of_entry, known)
     return problems if own is not None else [*problems, *doubled(group)]
 
 
 def ready_group(group: Group[TaskT], resolve: Resolve) -> None:
     """Give a group the functions that its file names; an aggregator that was set is kept."""
-    config, _ = _with_functions(group, resolve)
+    problems: list[Problem] = []
+    config = _with_functions(group, resolve, problems)
+    if problems:
+        raise ConfigError(problems)
     if config != group.config:
         group.config = config
 
@@ -69,31 +77,23 @@ def resolved_kind(written: Function, resolve: Resolve) -> type[StandardGroup[Any
     return kind  # type: ignore[return-value]
 
 
-def _with_functions(group: Group[TaskT], resolve: Resolve) -> tuple[GroupConfig, Aggregator]:
-    """The configuration of a group with the functions it names, and its aggregators; every problem is raised at once."""
-    if isinstance(group.config.type, Function):
-        resolve(group.config.type)
-    entries = tuple(
-        replace(entry, aggregation=resolve(entry.aggregation)) if isinstance(entry.aggregation, Function) else entry
-        for entry in group.config.aggregate_metric_list or ()
-    )
-    scorer = group.config.group_scorer
-    group_scorer = resolve(scorer) if isinstance(scorer, Function) else scorer
-    config = replace(group.config, aggregate_metric_list=entries or None, group_scorer=group_scorer)
-    wrong = check_filter(config.group_filter)
-    problems = [Problem(place_in(group, "group_filter"), wrong, REMEDY)] if wrong is not None else []
-    if group_scorer is not None:
-        about = f"group_scorer {getattr(group_scorer, '__name__', 'function')!r}"
-        problems += parameter_problems(group_scorer, {}, about, place_in(group, "group_scorer"), 2)
-    try:
-        aggregator = AggregatorFactory.create_aggregator(
-            config, lambda *path: place_in(group, "aggregate_metric_list", *path)
-        )
-    except ConfigError as error:
-        raise ConfigError([*problems, *error.problems]) from None
-    if problems:
-        raise ConfigError(problems)
-    return config, aggregator
+def _with_functions(group: Group[TaskT], resolve: Resolve, problems: list[Problem]) -> GroupConfig:
+    """The configuration of a group with the functions it names; what is wrong with them is added to the problems."""
+
+    def loaded(written: UserValue) -> Any:
+        return collect(problems, resolve, written) or written if isinstance(written, Function) else written
+
+    loaded(group.config.type)
+    entries = group.config.aggregate_metric_list or ()
+    entries = tuple(replace(entry, aggregation=loaded(entry.aggregation)) for entry in entries)
+    scorer = loaded(group.config.group_scorer)
+    wrong = check_filter(group.config.group_filter)
+    if wrong is not None:
+        problems.append(Problem(place_in(group, "group_filter"), wrong, REMEDY))
+    if scorer is not None and not isinstance(scorer, Function):
+        about = f"group_scorer {getattr(scorer, '__name__', 'function')!r}"
+        problems += parameter_problems(scorer, {}, about, place_in(group, "group_scorer"), 2)
+    return replace(group.config, aggregate_metric_list=entries or None, group_scorer=scorer)
 
 
 def place_in(group: Group[TaskT], *path: str | int) -> Place:
@@ -103,17 +103,18 @@ def place_in(group: Group[TaskT], *path: str | int) -> Place:
     return Place(f"group {group.name!r}, {path[0]}")
 
 
-def lacking(group: Group[TaskT], aggregator: Aggregator, known: Known) -> Iterator[Problem]:
-    """Aggregates of what members do not have."""
+def lacking(group: Group[TaskT], of_entry: Callable[[int], Aggregator | None], known: Known) -> Iterator[Problem]:
+    """Aggregates of what members do not have. An entry whose aggregator cannot be made has None."""
     for number, entry in enumerate(group.aggregated_entries):
         every = member_names(group, entry)
-        names = MemberSelection.of(group.config).names(every)
+        is_filtered = check_filter(group.config.group_filter) is None
+        names = MemberSelection.of(group.config).names(every) if is_filtered else every
         if every and not names:
             what = f"{dict.fromkeys(['group_filter'], group.config.group_filter)} leaves no member"
             yield Problem(place_in(group, "group_filter"), what, f"there are: {', '.join(every[:8])}")
             return
-        own = aggregator.of_entry(number)
-        wrong = own.check(names)
+        own = of_entry(number)
+        wrong = own.check(names) if own is not None else None
         fault = ("kwargs", *wrong) if wrong else _fault(group, entry, own, names, known)
         if fault is not None:
             key, what, fix = fault
@@ -146,7 +147,7 @@ def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
 
 
 def _fault(
-    group: Group[TaskT], entry: AggMetricConfig, aggregator: Aggregator, names: Sequence[str], known: Known
+    group: Group[TaskT], entry: AggMetricConfig, aggregator: Aggregator | None, names: Sequence[str], known: Known
 ) -> Fault | None:
     if not isinstance(entry.aggregation, str):
         return None
@@ -156,6 +157,8 @@ def _fault(
     metrics = {entry.metric_name}
     if isinstance(aggregator, PassAtKAggregator):
         metrics.add(aggregator.of)
+    if aggregator is None and not _is_metric_or_slip(entry.metric_name, rows):
+        return None  # perhaps a name of the aggregator's own, such as that of pass@k
     fault = _metric_fault(entry, metrics, rows, len(rows) == len(names)) or _filter_fault(entry, metrics, rows, names)
     if fault is None and isinstance(aggregator, PassAtKAggregator):
         return _few_answers(entry, aggregator, rows, known)
@@ -173,6 +176,11 @@ def _rows(group: Group[TaskT], name: str, known: Known) -> frozenset[ScoreKey] |
     if own_code or any(not isinstance(entry.aggregation, str) for entry in entries):
         return None
     return frozenset(ScoreKey(entry.row_metric, "*") for entry in entries)
+
+
+def _is_metric_or_slip(metric: str, rows: Mapping[str, frozenset[ScoreKey]]) -> bool:
+    there = {key.metric for keys in rows.values() for key in keys}
+    return metric in there or bool(nearest(metric, there, count=1))
 
 
 def _metric_fault(

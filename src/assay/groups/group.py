@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
 from assay.config.fields import Fields
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError
-from assay.groups.task_results import TaskResults, as_float, with_sizes
+from assay.groups.task_results import Members, TaskResults, add_rows, known_floats, user_rows
 from assay.records import Function
+from assay.score_keys import ScoreKey
+from assay.statistics.evidence import Estimate
 from assay.user_code import is_overridden
 
 if TYPE_CHECKING:
@@ -86,7 +88,9 @@ class Group(ABC, Generic[TaskT]):
         from assay.groups.aggregators import Aggregator  # aggregators know groups
 
         if not isinstance(aggregator, Aggregator):
-            what = f"the aggregator must be an instance of a subclass of assay.Aggregator, got {aggregator!r:.60}"
+            what = (
+                f"the aggregator must be an instance of a subclass of assay.Aggregator, got {kind_in_words(aggregator)}"
+            )
             fix = "write `group.aggregator = MyAggregator(group.config)`, or CustomAggregator(group.config, function)"
             raise ConfigError.at(f"group {self.name!r}", what, fix)
         self._aggregator = aggregator
@@ -120,12 +124,26 @@ class Group(ABC, Generic[TaskT]):
     def compute_metrics(self, task_results: TaskResults) -> dict[str, float]:
         """Its numbers, from those of its tasks: `{task: {"metric,filter": value, "samples": n}}`, or a run's `results`.
 
-        A number that cannot be computed is absent: a harmonic mean with a 0, a metric that a task lacks.
+        A number that cannot be computed is absent, and a warning says why: a harmonic mean with a 0, a member that is NaN.
         """
-        results = with_sizes(task_results)
-        rows = {**self.aggregator.aggregate(self, results), **self.own_metrics(results)}
-        numbers = {row: as_float(value) for row, value in rows.items()}
-        return {row: value for row, value in numbers.items() if value == value}  # NaN is not itself
+        return known_floats(self.name, self._rows(Members(task_results)))
+
+    def rows(self, members: Members) -> dict[ScoreKey, Estimate]:
+        """Its numbers, also those that cannot be computed, each with the reason."""
+        if is_overridden(self, "compute_metrics", Group):
+            return user_rows(self.compute_metrics(members.results()), members, self.config.rules)
+        return self._rows(members)
+
+    def _rows(self, members: Members) -> dict[ScoreKey, Estimate]:
+        rows = dict(self.aggregator.estimates(self, members))
+        add_rows(rows, self.scorer_rows(members), self.config.rules)
+        return rows
+
+    def scorer_rows(self, members: Members) -> dict[ScoreKey, Estimate]:
+        """The numbers of its `group_scorer`."""
+        if self.config.group_scorer is None and not is_overridden(self, "own_metrics", Group):
+            return {}
+        return user_rows(self.own_metrics(members.results()), members, self.config.rules)
 
     def _with_functions(self) -> "Group[TaskT]":
         """This group with the functions that its file names. This runs helper code."""
@@ -269,6 +287,11 @@ class TagGroup(StandardGroup[TaskT]):
         if alias is not None:
             self.member_aliases[child.name] = alias
         child.add_tag(self.name)
+
+
+def kind_in_words(value: object) -> str:
+    """What a value is that should have been an aggregator: a class where an instance is needed, or another type."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__!r}"
 
 
 def group_type(written: str | Function | type) -> type[StandardGroup[Any]] | None:

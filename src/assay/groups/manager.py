@@ -10,7 +10,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, Node, StandardGroup, TaskT, group_type
 from assay.groups.results import bottom_up
 from assay.groups.rows import documents_of
-from assay.groups.task_results import SAMPLES, SizedResults, with_sizes
+from assay.groups.task_results import MemberRows, Members, known_floats
 from assay.records import Params, UserValue
 
 
@@ -83,11 +83,12 @@ class GroupManager(Generic[TaskT]):
 
     def compute_all_group_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
         """The numbers of every group: members first, so that a group may build on those of the groups in it."""
-        known = SizedResults(with_sizes(task_results))
+        members = Members(task_results)
         numbers: dict[str, dict[str, float]] = {}
         for group in bottom_up(self.groups.values()):
-            numbers[group.name] = group.compute_metrics(known)
-            known[group.name] = {**numbers[group.name], SAMPLES: documents_of(group, known)}
+            rows = group.rows(members)
+            numbers[group.name] = known_floats(group.name, rows)
+            members.add(group.name, MemberRows(rows, documents_of(group, members)))
         return {name: numbers[name] for name in self.groups}
 
 

@@ -9,11 +9,10 @@ from assay.config.group import AggMetricConfig, GroupRules
 from assay.errors import some
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
-from assay.groups.rows import NONE, MemberSelection, documents_of, member_names
-from assay.groups.task_results import SAMPLES, TaskResults, as_estimate, as_floats, failed_estimate
-from assay.records import UserValue
+from assay.groups.rows import MemberSelection, documents_of, member_names
+from assay.groups.task_results import NONE, MemberRows, Members, add_rows
 from assay.results import TaskEntry
-from assay.score_keys import STDERR, ScoreKey, filter_name_problem, metric_name_problem
+from assay.score_keys import ScoreKey
 from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.intervals import noted, with_interval
 from assay.user_code import is_overridden
@@ -55,19 +54,19 @@ def group_numbers(
     groups: Sequence[Group[TaskT]], tasks: Mapping[str, TaskEntry]
 ) -> dict[str, dict[ScoreKey, Estimate]]:
     """The numbers of groups, which come with members first; by the group's name."""
-    known: dict[str, Mapping[str, float]] = {
-        name: {**as_floats(estimates_of(task)), SAMPLES: task.scored} for name, task in tasks.items()
-    }
+    members = Members()
+    for name, task in tasks.items():
+        members.add(name, MemberRows(estimates_of(task), task.scored))
     numbers: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
         rules = group.config.rules
         with _strictness(group, rules):
-            checked = _checked(_numbers(group, known), rules)
-        rows = withheld(group, checked, tasks)
+            rows = withheld(group, _numbers(group, members), tasks)
         if rules.means != "pooled":
             rows = {key: noted(row) for key, row in rows.items()}
-        numbers[group.name] = {key: with_interval(row) for key, row in rows.items()}
-        known[group.name] = {**as_floats(numbers[group.name]), SAMPLES: documents_of(group, known)}
+        # an interval that is there is one that user code computed
+        numbers[group.name] = {key: with_interval(row) if row.interval is None else row for key, row in rows.items()}
+        members.add(group.name, MemberRows(numbers[group.name], documents_of(group, members)))
     return numbers
 
 
@@ -82,36 +81,18 @@ def _strictness(group: Group[TaskT], rules: GroupRules) -> Iterator[None]:
         aggregator.strict = before
 
 
-def _numbers(group: Group[TaskT], known: TaskResults) -> Iterator[tuple[str, float]]:
+def _numbers(group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
     """A group's own numbers. What fails loses its own rows: the aggregators', or those of the group's scorer."""
     names = [entry.row_metric for entry in group.config.aggregate_metric_list or ()]
     if is_overridden(group, "compute_metrics", Group):
-        numbers = guarded(partial(group.compute_metrics, known), names or ["compute_metrics"])
-        aggregated = guarded(partial(group.aggregator.estimates, group, known), names)
-        lost = {row: value for row, value in aggregated.items() if value != value and row not in numbers}
-        yield from {**numbers, **lost}.items()
-        return
+        rows = guarded(partial(group.rows, members), names or ["compute_metrics"])
+        aggregated = guarded(partial(group.aggregator.estimates, group, members), names)
+        return rows | {key: row for key, row in aggregated.items() if row.value is None and key not in rows}
     scorer = getattr(group.config.group_scorer, "__name__", "group_scorer")
     if group.has_own_aggregator and not names:
         names = [type(group.aggregator).__name__]
-    yield from guarded(partial(group.aggregator.estimates, group, known), names).items()
-    yield from guarded(partial(group.own_metrics, known), [scorer]).items()
-
-
-def _checked(numbers: Iterable[tuple[str, UserValue]], rules: GroupRules) -> dict[ScoreKey, Estimate]:
-    """Rows with their numbers; user code may return other values, or one name twice."""
-    rows: dict[ScoreKey, Estimate] = {}
-    for name, value in numbers:
-        key, wrong = ScoreKey.parse(name), None
-        if rules.row_names == "checked":
-            wrong = metric_name_problem(key.metric) or filter_name_problem(key.filter)
-        if wrong is not None:
-            key = ScoreKey(key.metric.removesuffix(STDERR) or "unnamed", NONE)
-            rows[key] = failed_estimate(f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
-        elif key in rows and rules.equal_rows == "error":
-            rows[key] = failed_estimate("two numbers of the group have this name — rename one of them")
-        else:
-            rows[key] = as_estimate(value)
+    rows = guarded(partial(group.aggregator.estimates, group, members), names)
+    add_rows(rows, guarded(partial(group.scorer_rows, members), [scorer]), group.config.rules)
     return rows
 
 

@@ -7,18 +7,19 @@ from typing import NamedTuple
 
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.groups.group import Group, TaskT
-from assay.groups.task_results import SAMPLES, MemberRows, TaskResults
+from assay.groups.task_results import NONE, MemberRows, Members
 from assay.records import Params, UserValue
 from assay.score_keys import ScoreKey
 from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.spread import MemberEstimate, smooth
 
-NONE, DEFAULT = "none", "default"
+DEFAULT = "default"
 
 
-def documents_of(group: Group[TaskT], results: TaskResults) -> int:
+def documents_of(group: Group[TaskT], members: Members) -> int:
     """The number of documents of the tasks below a group."""
-    return sum(int(results.get(task.name, {}).get(SAMPLES, 0)) for task in group.get_all_tasks())
+    known = [members.get(task.name) for task in group.get_all_tasks()]
+    return sum(member.documents for member in known if member is not None)
 
 
 Derive = Callable[[Mapping[ScoreKey, Estimate]], Mapping[ScoreKey, Estimate]]
@@ -33,14 +34,11 @@ class GroupRow(NamedTuple):
     missing: Sequence[str]
 
 
-def rows(
-    group: Group[TaskT], entry: AggMetricConfig, results: TaskResults, derive: Derive | None = None
-) -> Iterator[GroupRow]:
+def rows(group: Group[TaskT], entry: AggMetricConfig, members: Members, derive: Derive) -> Iterator[GroupRow]:
     """The rows of one entry of a group's aggregate_metric_list."""
     names = MemberSelection.of(group.config).names(member_names(group, entry))
-    known = {name: MemberRows.of(name, results[name]) for name in names if name in results}
-    if derive is not None:
-        known = {name: member._replace(rows=derive(member.rows)) for name, member in known.items()}
+    found = {name: member for name in names if (member := members.get(name)) is not None}
+    known = {name: member._replace(rows=derive(member.rows)) for name, member in found.items()}
     metric = entry.metric_name
     if isinstance(entry.filters, Mapping):
         by_task = {str(task): filter_name(str(name)) for task, name in entry.filters.items()}

@@ -15,18 +15,25 @@ from assay.number_text import (
 )
 from assay.report.report_table import (
     Cell,
+    CheckCell,
     CountCell,
+    DrawingCell,
     DurationCell,
+    FoldCell,
     IntervalCell,
     LinkCell,
+    MetricCell,
     MoneyCell,
     NumberCell,
+    PartsCell,
+    ProgressCell,
     PValueCell,
     ShareCell,
     Style,
     TextCell,
 )
 from assay.safe_text import visible
+from assay.score_keys import metric_title
 
 
 def cell_text(cell: Cell) -> str:  # noqa: C901  # a case for each kind of cell
@@ -36,6 +43,8 @@ def cell_text(cell: Cell) -> str:  # noqa: C901  # a case for each kind of cell
     ('0.613 ± 0.013', '0.250 … –')
     >>> cell_text(CountCell(3, of=57, mark="*"))
     '3 of 57*'
+    >>> cell_text(MetricCell("acc", "strict", True))
+    'acc (strict) ↑'
     """
     match cell:
         case str():
@@ -58,13 +67,32 @@ def cell_text(cell: Cell) -> str:  # noqa: C901  # a case for each kind of cell
             return format_duration(seconds)
         case MoneyCell(amount=amount):
             return format_money(amount)
+        case MetricCell(metric=metric, filter=filter_name, higher_is_better=is_better):
+            return visible(f"{metric_title(metric, filter_name)} {direction_arrow(is_better)}".rstrip())
+        case ProgressCell(done=done, expected=expected):
+            return f"{format_count(done)} / {format_count(expected)}"
+        case DrawingCell() | FoldCell() | CheckCell():
+            return ""
+        case PartsCell(parts=parts, separator=separator):
+            return separator.join(filter(None, map(cell_text, parts)))
         case _:
             assert_never(cell)
 
 
 def cell_style(cell: Cell) -> Style:
     """How a cell is emphasized, apart from its line."""
-    return cell.style if isinstance(cell, TextCell | NumberCell | CountCell | LinkCell) else ""
+    match cell:
+        case TextCell() | NumberCell() | CountCell() | LinkCell():
+            return cell.style
+        case PartsCell(parts=[part]):
+            return cell_style(part)
+        case _:
+            return ""
+
+
+def direction_arrow(higher_is_better: bool | None) -> str:
+    """An arrow in the direction in which a metric is better; nothing where none is known."""
+    return "" if higher_is_better is None else "↑" if higher_is_better else "↓"
 
 
 def _number_text(cell: NumberCell) -> str:

@@ -33,6 +33,7 @@ from assay.number_text import (
     format_signed,
 )
 from assay.records import AnyJSON, JSONDict
+from assay.report.cell_text import direction_arrow
 from assay.report.report_table import (
     Cell,
     Column,
@@ -45,11 +46,11 @@ from assay.report.report_table import (
     TableLine,
     TextCell,
 )
-from assay.report.table import direction_arrow, metric_text, shorten_table
+from assay.report.table import metric_cell, shorten_table
 from assay.report.table_writers import csv_text, write_markdown
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.runs.results import tasks_text
-from assay.score_keys import ScoreKey, shown_filter
+from assay.score_keys import shown_filter
 
 VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
 DrawTable = Callable[[ReportTable], str]
@@ -82,7 +83,7 @@ def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[Rep
     level = format_share(comparison.level, 0)
     tables = []
     for number, run in enumerate(comparison.runs[1:], 1):
-        rows = [row for row in comparison.rows if row.run == number]
+        rows = rows_of_run(comparison, number)
         names = ["", *(row.name for row in rows)]
         is_repeated = [row.name == above for row, above in zip(rows, names, strict=False)]
         make_cells = _all_cells if wide else _short_cells
@@ -97,6 +98,13 @@ def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[Rep
         title = f"a: {comparison.runs[0].label} — {comparison.runs[0].model}\nb: {run.label} — {run.model}"
         tables.append(ReportTable(_columns(level, wide=wide), lines, title))
     return tables
+
+
+def rows_of_run(comparison: Comparison, run: int) -> list[ComparedRow]:
+    """The rows of one run against the first, in the order in which its results are printed: by metric and filter."""
+    rows = [row for row in comparison.rows if row.run == run]
+    places = {row.name: place for place, row in reversed(list(enumerate(rows)))}
+    return sorted(rows, key=lambda row: (places[row.name], row.metric, row.filter))
 
 
 def _columns(level: str, *, wide: bool) -> list[Column]:
@@ -133,7 +141,7 @@ def _short_cells(row: ComparedRow) -> list[Cell]:
     change = row.difference
     reason = change.reason if change.interval is None else ""
     return [
-        _metric(row),
+        metric_cell(row, is_group=row.kind == "group"),
         NumberCell(row.a),
         NumberCell(row.b),
         NumberCell(change.value, interval=change.interval, is_signed=True, reason=reason),
@@ -171,10 +179,6 @@ def interval_of(row: ComparedRow) -> Cell:
     return IntervalCell(row.difference.low, row.difference.high, is_signed=True, digits=4)
 
 
-def _metric(row: ComparedRow) -> str:
-    return metric_text(ScoreKey(row.metric, row.filter), row.higher_is_better, is_group=row.kind == "group")
-
-
 def table_of_comparison(comparison: Comparison) -> ReportTable:
     """The rows of a comparison as Python shows them; with several runs, each row with the run that is compared with the first."""
     first, others = comparison.runs[0], comparison.runs[1:]
@@ -192,12 +196,13 @@ def table_of_comparison(comparison: Comparison) -> ReportTable:
         Column("b is", "b_is"),
     ]
     lines = []
-    for above, row in zip([None, *comparison.rows], comparison.rows, strict=False):
+    rows = [row for run in range(1, len(comparison.runs)) for row in rows_of_run(comparison, run)]
+    for above, row in zip([None, *rows], rows, strict=False):
         is_repeated = above is not None and (row.name, row.run) == (above.name, above.run)
         cells = [
             TextCell(row.alias, is_repeated=is_repeated),
             *([others[row.run - 1].label] if len(others) > 1 else []),
-            _metric(row),
+            metric_cell(row, is_group=row.kind == "group"),
             *value_cells(row),
             interval_of(row),
             PValueCell(row.p_holm),
@@ -239,9 +244,8 @@ def flip_lines(flips: Sequence[Flip]) -> list[str]:
     """List flipped documents, each with both answers."""
     lines = []
     for flip in flips:
-        mark = "worse " if flip.is_loss else "better"
         lines += [
-            f"{mark} {flip.task} · document {flip.doc_id} · {flip.metric} {flip.score_a:g} → {flip.score_b:g}",
+            f"{flip.direction:6} {flip.task} · document {flip.doc_id} · {flip.metric} {flip.score_a:g} → {flip.score_b:g}",
             f"  a: {_one_line(flip.answer_a)}",
             f"  b: {_one_line(flip.answer_b)}",
             f"  target: {_one_line(flip.target)}",

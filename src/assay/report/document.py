@@ -16,7 +16,7 @@ from assay.errors import AssayError, Place, Problem
 from assay.results import ReliabilityPoint, Row
 from assay.runs.comparison import Comparison
 from assay.runs.extensions import ReportOptions
-from assay.runs.folder import RunError, no_run
+from assay.runs.folder import CUT_OFF, RunError, no_run
 from assay.runs.lines import ResultLine, worst_tasks
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
@@ -121,6 +121,10 @@ def open_with_results(folder: Path) -> Run:
     if run.is_running:
         fix = "wait until it is finished"
         raise RunError([Problem(Place(str(folder)), "the run is still in progress", fix)])
+    if run.results.is_empty and run.status in CUT_OFF:
+        what = f"the run was {run.status} before its end and has no results yet"
+        fix = "repeat its command with the same --output_path: it goes on where it ended, and then has results"
+        raise RunError([Problem(Place(str(folder)), what, fix)])
     if run.results.is_empty:
         fix = "give the folder that was the --output_path of `assay run`"
         raise RunError([Problem(Place(str(folder)), "the folder holds no finished run", fix)])

@@ -6,23 +6,10 @@ left as they are: xelatex and lualatex print them.
 """
 
 from collections.abc import Iterable
-from typing import assert_never
 
 from assay.number_text import NO_VALUE, format_end
 from assay.report.cell_text import cell_style, cell_text, ends_text, error_factor, error_text, interval_ends, value_text
-from assay.report.report_table import (
-    CountCell,
-    DurationCell,
-    IntervalCell,
-    LinkCell,
-    MoneyCell,
-    NumberCell,
-    PValueCell,
-    ReportTable,
-    ShareCell,
-    TableLine,
-    TextCell,
-)
+from assay.report.report_table import Cell, IntervalCell, NumberCell, ReportTable, TableLine, TextCell
 from assay.safe_text import visible
 
 ESCAPES = {
@@ -81,7 +68,7 @@ def write_latex(table: ReportTable) -> str:
         r"\toprule",
         _row(latex_text(column.title) for column in table.columns),
         r"\midrule",
-        *(_row(_cell(line, place) for place in range(len(columns))) for line in table.lines),
+        *(_row(_cell(cell, line, place) for place, cell in enumerate(table.cells(line))) for line in table.lines),
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -104,8 +91,7 @@ def _row(cells: Iterable[str]) -> str:
     return f"{' & '.join(cells)} \\\\"
 
 
-def _cell(line: TableLine, place: int) -> str:
-    cell = line.cells[place]
+def _cell(cell: Cell, line: TableLine, place: int) -> str:
     is_bold = "bold" in (cell_style(cell), line.style)
     is_named = not place and not (isinstance(cell, TextCell) and cell.is_repeated)
     indent = rf"\hspace*{{{line.level}em}}" if line.level and is_named else ""
@@ -114,11 +100,9 @@ def _cell(line: TableLine, place: int) -> str:
             return indent + _number(cell, is_bold=is_bold)
         case IntervalCell():
             return _interval(cell, is_bold=is_bold)
-        case str() | TextCell() | LinkCell() | PValueCell() | CountCell() | ShareCell() | DurationCell() | MoneyCell():
+        case _:
             text = latex_text(cell_text(cell))
             return indent + (rf"\textbf{{{text}}}" if is_bold and text else text)
-        case _:
-            assert_never(cell)
 
 
 def _number(cell: NumberCell, *, is_bold: bool) -> str:

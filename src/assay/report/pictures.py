@@ -566,11 +566,13 @@ def share_differences(comparison: Comparison, run: int) -> Panel:
 def forest_panel(
     rows: Sequence[ComparedRow], level: float, name: Callable[[ComparedRow], str], note: Callable[[ComparedRow], str]
 ) -> Panel:
-    """Differences around zero; one whose interval excludes zero is better or worse."""
+    """Differences around zero; one whose interval excludes zero is better or worse, where a direction is known."""
     names, points = [name(row) for row in rows], []
     for place, row in enumerate(rows):
         value, low, high = row.difference.value or 0.0, row.difference.low or 0.0, row.difference.high or 0.0
         verdict = "better" if low > 0 else "worse" if high < 0 else ""
+        if row.higher_is_better is None:
+            verdict = ""
         title = f"{names[place]}: {interval_text(value, low, high)} {note(row)}".rstrip()
         text = " · ".join(part for part in (format_signed(value), note(row)) if part)
         points.append(Point(place, value, low, high, title, verdict=verdict, text=text))

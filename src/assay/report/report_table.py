@@ -5,7 +5,8 @@
         lines=[TableLine(["gsm8k", NumberCell(0.6133434), IntervalCell(0.58, 0.64), CountCell(1319)], style="bold")],
     )
     lines, left_out = write_terminal(table, width=80)        # report/terminal.py: leaves out what does not fit, wraps the rest
-    Path("table.tex").write_text(write_latex(table))         # report/latex.py; report/table_writers.py: Markdown, HTML, CSV, JSON
+    Path("table.tex").write_text(write_latex(table))         # report/latex.py
+    write_page_table(table, "results")                       # report/html.py; report/table_writers.py: Markdown, CSV, JSON
 
 A cell holds the value, not its text: CSV and JSON write 0.6133434, a terminal 0.6133, LaTeX $0.6133$. How many digits a number
 has, and how durations and money look, is decided in assay/number_text.py alone.
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.text import Text as RichText
 
-Style = Literal["", "bold", "dim", "better", "worse", "warning"]
+    from assay.report.drawing import Drawing
+
+Style = Literal["", "bold", "dim", "better", "worse", "warning", "chosen", "provisional"]
 """How a line or a cell is emphasized; a writer chooses color, weight or mark."""
+Align = Literal["left", "right"]
+Order = Literal["", "ascending", "descending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,63 @@ class LinkCell:
     text: str
     address: str
     style: Style = ""
+    opens_line: bool = False
+    """Whether it leads to what the line is about: the Enter key of a page opens it."""
+    is_tag: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetricCell:
+    """A metric, the filter of the answers that it is computed over, and whether higher values are better."""
+
+    metric: str
+    filter: str = "none"
+    higher_is_better: bool | None = None
+    address: str = ""
+    """Where it leads in a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressCell:
+    """How many of the documents are done; a page draws a bar."""
+
+    done: int
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawingCell:
+    """A drawing, such as a number's place between 0 and 1; only pages have it."""
+
+    drawing: "Drawing"
+
+
+@dataclass(frozen=True, slots=True)
+class FoldCell:
+    """A link that opens or closes a group of lines; only pages have it. Without an address, the space of one."""
+
+    name: str
+    address: str
+    is_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCell:
+    """A box that chooses the line's run in a form; only pages have it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartsCell:
+    """Several cells side by side in one, such as a name and links beside it; or one cell with a hint."""
+
+    parts: Sequence["Cell"]
+    hint: str = ""
+    """Is shown in a page where a pointer rests on the cell."""
+    keys: Sequence[str] = ()
+    """The names of the parts in CSV and JSON; without them, these have the first part that has a value."""
+    separator: str = " "
 
 
 Cell = (
@@ -129,6 +191,12 @@ Cell = (
     | DurationCell
     | MoneyCell
     | LinkCell
+    | MetricCell
+    | ProgressCell
+    | DrawingCell
+    | FoldCell
+    | CheckCell
+    | PartsCell
 )
 """The content of a column in a line; a `str` is a text without a style."""
 
@@ -140,9 +208,17 @@ class Column:
     title: str
     key: str = ""
     """If it is not given, the title in lower case, with `_` for everything but letters and digits."""
-    align: Literal["left", "right"] = "left"
+    align: Align = "left"
     drop: int | None = None
-    """A narrow terminal leaves out columns in this order, 1 first; None: never."""
+    """A narrow terminal leaves out columns in this order, 1 first; None: never. A page on a narrow screen leaves them all out."""
+    hint: str = ""
+    """Is shown in a page where a pointer rests on the title."""
+    address: str = ""
+    """Where the title leads in a page: to the table sorted by this column."""
+    order: Order = ""
+    """How the lines are sorted by this column."""
+    has_texts: bool = False
+    """Whether the cells are texts of models and documents: a page keeps their lines and breaks long ones."""
 
     @property
     def name(self) -> str:
@@ -155,7 +231,10 @@ class Column:
 
 
 class TableLine(NamedTuple):
-    """A line of cells, one for each column. `level` is its depth in a tree: the first cell is indented by it."""
+    """A line of cells, one for each column; of fewer, the last one takes the place of those that are left out.
+
+    `level` is its depth in a tree: the first cell is indented by it.
+    """
 
     cells: Sequence[Cell]
     level: int = 0
@@ -191,9 +270,14 @@ class ReportTable:
         yield from map(RichText.from_ansi, self._fit(options.max_width, colored=console.color_system is not None))
 
     def _repr_html_(self) -> str:
-        from assay.report.table_writers import write_html
+        from assay.report.html import write_html
 
         return write_html(self)
+
+    def cells(self, line: TableLine) -> Sequence[Cell]:
+        """The cells of a line, with an empty one for each that it leaves out."""
+        left_out = len(self.columns) - len(line.cells)
+        return [*line.cells, *[""] * left_out] if left_out else line.cells
 
     def _fit(self, width: int, *, colored: bool) -> Iterator[str]:
         from assay.report.terminal import wrap, write_terminal

@@ -13,8 +13,9 @@ from assay.comparison.compare import check_shares
 from assay.comparison.leaderboard import label_runs
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.number_text import format_count, format_share
+from assay.report.cell_text import direction_arrow
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine
-from assay.report.table import direction_arrow, is_logarithmic
+from assay.report.table import is_logarithmic
 from assay.results import Row
 from assay.runs.lines import ResultLine
 from assay.runs.run import Run
@@ -189,25 +190,29 @@ def _notes(
         notes.append("In brackets the 95 % confidence interval.")
     if any(each.best for each in best.values()):
         notes.append(
-            "Bold: the best number, and those not significantly worse than it (paired test over the documents that both runs"
-            f" have, Holm-corrected for each task, at the {format_share(1 - options.level, 0)} level)."
+            "Bold: the best number of a task, and those that are not significantly worse"
+            " (paired test on the documents of both runs, Holm-corrected within the task,"
+            f" {format_share(1 - options.level, 0)} level)."
         )
     for title, chosen in (
         (
-            "Not paired, but tested by their standard errors, as samples are missing",
+            "Samples are missing, so these were tested by their standard errors, not document by document",
             {n: each.unpaired for n, each in best.items()},
         ),
-        ("Not tested, for want of samples and standard errors", {n: each.untested for n, each in best.items()}),
+        (
+            "These have neither samples nor a standard error, and were not tested",
+            {n: each.untested for n, each in best.items()},
+        ),
     ):
         listed = [f"{label} in {number.name}" for number, labels in chosen.items() for label in runs if label in labels]
         if listed:
             notes.append(f"{title}: {some(listed)}.")
     if any(row.is_incomplete for row in rows.values()):
-        notes.append(f"{INCOMPLETE} Documents are missing in this number: it is not compared.")
+        notes.append(f"{INCOMPLETE} Documents failed or were not asked: this number is not compared.")
     if any(
         row is None or row.estimate.value is None for row in (rows.get((label, m)) for label in runs for m in measures)
     ):
-        notes.append("– No such number.")
+        notes.append("– The run has no such number.")
     return notes
 
 
@@ -217,7 +222,7 @@ def _counts_note(rows: Mapping[tuple[str, _Measure], Row], measures: Sequence[_M
         measure: _range({row.estimate.n for (_, own), row in rows.items() if own == measure}) for measure in measures
     }
     [(usual, _)] = Counter(counts.values()).most_common(1)
-    others = [f"{measure.alias} {count}" for measure, count in counts.items() if count != usual]
+    others = [f"{measure.alias}: {count}" for measure, count in counts.items() if count != usual]
     return f"n = {usual} ({', '.join(others)})." if others else f"n = {usual}."
 
 

@@ -1,158 +1,60 @@
 """Tables of results and of checkpoints side by side, and the lines above and below them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from assay.config.option import NOTHING
 from assay.number_text import NO_VALUE, format_decimal, format_duration, format_end, format_money
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.report.cell_text import cell_text, error_factor
+from assay.report.cell_text import cell_text, direction_arrow, error_factor
 from assay.report.report_table import (
     Cell,
     Column,
     CountCell,
     IntervalCell,
+    MetricCell,
     NumberCell,
     ReportTable,
     Style,
     TableLine,
     TextCell,
 )
-from assay.results import Entry, Estimate, GroupEntry, Results, Row, TaskEntry
-from assay.runs.lines import ResultLine
+from assay.results import Estimate, Results, Row
+from assay.runs.comparison import ComparedRow
+from assay.runs.lines import ResultLine, result_lines
 from assay.runs.results import failure_lines
 from assay.runs.results_json import encode
 from assay.runs.run import SETTINGS, Run
 from assay.safe_text import shorten, visible
-from assay.score_keys import ScoreKey, metric_title, shown_filter
+from assay.score_keys import ScoreKey, shown_filter
 
 MOST_COLUMNS = 4
 """Checkpoints that are columns of their table."""
 
 
-class ResultRow(NamedTuple):
-    """A row of a task or group at its place in the tree of results. One without rows has a line of its own: `row` is None."""
-
-    path: Sequence[str]
-    entry: Entry
-    row: Row | None
-    is_first: bool = True
-
-    @property
-    def is_group(self) -> bool:
-        return isinstance(self.entry, GroupEntry)
-
-    @property
-    def coverage(self) -> str:
-        """How much of an incomplete group was scored."""
-        return self.entry.coverage if isinstance(self.entry, GroupEntry) else ""
+def documents_cell(line: ResultLine, row: Row | None) -> Cell:
+    """The number of documents; of an incomplete group also how much of it was scored."""
+    if row is None:
+        is_task = not line.is_group and line.documents is not None
+        return CountCell((line.documents or 0) - line.failed) if is_task else TextCell(line.coverage, "worse")
+    n = row.estimate.n
+    if not line.coverage:
+        return CountCell(n)
+    if not n and any(other.estimate.n for other in line.numbers):
+        return TextCell(line.coverage, "worse")
+    is_part = not line.coverage.endswith("incomplete")
+    return CountCell(n, mark=f" in {line.coverage}" if is_part else f" ({line.coverage})", style="worse")
 
 
-def _name_cell(line: ResultRow) -> Cell:
-    return TextCell(_label(line.path, line.entry.alias), is_repeated=not line.is_first)
-
-
-def _version_cell(line: ResultRow) -> Cell:
-    return TextCell(str(line.entry.version), is_repeated=not line.is_first)
-
-
-def _filter_cell(line: ResultRow) -> Cell:
-    return "" if line.row is None else shown_filter(line.row.filter, is_group=line.is_group)
-
-
-def _shots_cell(line: ResultRow) -> Cell:
-    return "" if line.entry.num_fewshot is None else str(line.entry.num_fewshot)
-
-
-def _metric_cell(line: ResultRow) -> Cell:
-    return "" if line.row is None else line.row.metric
-
-
-def _direction_cell(line: ResultRow) -> Cell:
-    return "" if line.row is None else direction_arrow(line.row.higher_is_better)
-
-
-def _directed_metric_cell(line: ResultRow) -> Cell:
-    return f"{_metric_cell(line)} {_direction_cell(line)}".rstrip()
-
-
-def _value_cell(line: ResultRow) -> Cell:
-    return "" if line.row is None else value_cell(line.row.estimate)
-
-
-def _sign_cell(line: ResultRow) -> Cell:
-    return "" if line.row is None else _spread_texts(line.row.estimate)[0]
-
-
-def _error_cell(line: ResultRow) -> Cell:
-    return "" if line.row is None else _spread_texts(line.row.estimate)[1]
-
-
-def _signed_error_cell(line: ResultRow) -> Cell:
-    has_error = line.row is not None and line.row.estimate.stderr is not None
-    return f"{_sign_cell(line)} {_error_cell(line)}" if has_error else ""
-
-
-def _interval_cell(line: ResultRow) -> Cell:
-    return "" if line.row is None else interval_cell(line.row.estimate)
-
-
-def _documents_cell(line: ResultRow) -> Cell:
-    """The number of documents; of an incomplete group also that of its tasks."""
-    if line.row is None:
-        entry = line.entry
-        return CountCell(entry.documents - entry.failed) if isinstance(entry, TaskEntry) else entry.coverage
-    count = CountCell(line.row.estimate.n)
-    if line.is_group and not line.row.estimate.n and any(row.estimate.n for row in line.entry.rows or ()):
-        count = CountCell(None)
-    return f"{cell_text(count)} in {line.coverage}" if line.coverage else count
-
-
-def _failed_cell(line: ResultRow) -> Cell:
+def failed_cell(line: ResultLine, row: Row | None) -> Cell:
     """The number of failed documents, with `*` where too many failed; nothing for a complete group."""
-    if line.is_group and not line.entry.is_incomplete:
+    if line.is_group and not line.incomplete:
         return ""
-    counted = line.entry if line.row is None else line.row
-    return _count_failed(counted.failed, is_incomplete=counted.is_incomplete)
-
-
-def _count_failed(failed: int, *, is_incomplete: bool) -> Cell:
+    failed, is_incomplete = (line.failed, line.incomplete) if row is None else (row.failed, row.is_incomplete)
     if is_incomplete:
         return CountCell(failed, mark="*", style="worse")
     return CountCell(failed, style="warning" if failed else "")
-
-
-ResultColumn = tuple[Column, Callable[[ResultRow], Cell]]
-_FIRST: Sequence[ResultColumn] = (
-    (Column("Tasks"), _name_cell),
-    (Column("Version", align="right", drop=1), _version_cell),
-    (Column("Filter", drop=4), _filter_cell),
-    (Column("n-shot", align="right", drop=2), _shots_cell),
-)
-_LAST: Sequence[ResultColumn] = (
-    (Column("95 %", "interval"), _interval_cell),
-    (Column("n", align="right"), _documents_cell),
-    (Column("failed", align="right"), _failed_cell),
-)
-PIPED: Sequence[ResultColumn] = (
-    *_FIRST,
-    (Column("Metric"), _metric_cell),
-    (Column("", "direction"), _direction_cell),
-    (Column("Value", align="right"), _value_cell),
-    (Column("", "sign"), _sign_cell),
-    (Column("Stderr", align="right"), _error_cell),
-    *_LAST,
-)
-"""The columns where output is piped: arrows and signs apart, as lm-eval has them."""
-FITTED: Sequence[ResultColumn] = (
-    *_FIRST,
-    (Column("Metric"), _directed_metric_cell),
-    (Column("Value", align="right"), _value_cell),
-    (Column("Stderr", align="right", drop=3), _signed_error_cell),
-    *_LAST,
-)
-"""The columns on a terminal, which has no room for more."""
 
 
 MAX_TABLE_ROWS, MAX_NOTES, MAX_NOTE = 300, 12, 300
@@ -169,32 +71,64 @@ class CheckpointRow(NamedTuple):
 
 
 def results_table(
-    results: Results, columns: Sequence[ResultColumn] = PIPED, *, groups: bool = False, depth: int | None = None
+    results: Results, *, is_fitted: bool = False, groups: bool = False, depth: int | None = None
 ) -> ReportTable:
     """The results as a table: groups with their members below them, then the other tasks; or groups alone.
 
-    Below `depth`, one line gives the number of members.
+    Below `depth`, one line gives the number of members. A table that is fitted to a terminal has the arrow of a metric and the
+    sign of an error in one column with them; where output is piped they are apart, as lm-eval has them.
     """
-    lines = []
-    filters = set()
-    for path in _group_paths(results) if groups else results.paths:
-        entry, level = results.find(path[-1]), len(path) - 1
-        if entry is None or (depth is not None and level > depth):
-            continue
-        for number, row in enumerate(table_rows(entry) or [None]):
-            line = ResultRow(path, entry, row, is_first=not number)
-            filters.add(_filter_cell(line))
-            cells = [make_cell(line) for _, make_cell in columns]
-            lines.append(TableLine(cells, level, "bold" if line.is_group else ""))
-        if level == depth and isinstance(entry, GroupEntry) and entry.members and not groups:
-            members = f"{' ' * (level + 1)}… {len(entry.members)} members"
-            lines.append(TableLine([members, *[""] * (len(columns) - 1)]))
-    titles = [column for column, _ in columns]
+    columns = _result_columns(is_fitted=is_fitted)
     if groups:
-        titles[0] = Column("Groups")
-    if filters - {"", "none"}:  # a terminal never leaves out what tells lines apart
-        titles = [replace(column, drop=None) if column.title == "Filter" else column for column in titles]
-    return ReportTable(titles, lines)
+        columns[0] = Column("Groups")
+    shown = set(_group_paths(results) if groups else results.paths)
+    known = [line for line in result_lines(results) if line.path in shown and results.find(line.name) is not None]
+    lines: list[TableLine] = []
+    for line in known:
+        if depth is not None and line.depth > depth:
+            continue
+        for number, row in enumerate(table_rows(line.numbers) or [None]):
+            first = [_label(line), line.version]
+            names = [TextCell(text, is_repeated=number > 0) for text in first]
+            cells = [*names, *_result_cells(line, row, is_fitted=is_fitted)]
+            lines.append(TableLine(cells, line.depth, "bold" if line.is_group else ""))
+        members = results.groups[line.name].members if line.is_group else ()
+        if line.depth == depth and members and not groups:
+            lines.append(TableLine([f"{' ' * (line.depth + 1)}… {len(members)} members"]))
+    if any(row.filter not in ("", "none") for line in known for row in line.numbers):
+        # a terminal never leaves out what tells lines apart
+        columns = [replace(column, drop=None) if column.title == "Filter" else column for column in columns]
+    return ReportTable(columns, lines)
+
+
+def _result_columns(*, is_fitted: bool) -> list[Column]:
+    names = [
+        Column("Tasks"),
+        Column("Version", align="right", drop=1),
+        Column("Filter", drop=4),
+        Column("n-shot", align="right", drop=2),
+        Column("Metric"),
+    ]
+    numbers = [Column("95 %", "interval"), Column("n", align="right"), Column("failed", align="right")]
+    value = Column("Value", align="right")
+    if is_fitted:
+        return [*names, value, Column("Stderr", align="right", drop=3), *numbers]
+    return [*names, Column("", "direction"), value, Column("", "sign"), Column("Stderr", align="right"), *numbers]
+
+
+def _result_cells(line: ResultLine, row: Row | None, *, is_fitted: bool) -> list[Cell]:
+    """The cells of a result after the name and the version of its task or group."""
+    shots = "" if line.shots is None else str(line.shots)
+    counts = [documents_cell(line, row), failed_cell(line, row)]
+    if row is None:
+        return ["", shots, *[""] * (4 if is_fitted else 6), *counts]
+    filter_name, arrow = shown_filter(row.filter, is_group=line.is_group), direction_arrow(row.higher_is_better)
+    value, interval = NumberCell(row.estimate.value, digits=4), interval_cell(row.estimate)
+    sign, error = _spread_texts(row.estimate)
+    if is_fitted:
+        spread = "" if row.estimate.stderr is None else f"{sign} {error}"
+        return [filter_name, shots, f"{row.metric} {arrow}".rstrip(), value, spread, interval, *counts]
+    return [filter_name, shots, row.metric, arrow, value, sign, error, interval, *counts]
 
 
 def _group_paths(results: Results) -> list[tuple[str, ...]]:
@@ -265,30 +199,17 @@ def _local_usage(name: str, spent: JSONObject) -> str:
     return f"{parts[0]}; {', '.join(parts[1:])}"
 
 
-def _label(path: Sequence[str], shown: str) -> str:
+def _label(line: ResultLine) -> str:
     """The name in a table; below a group without the part of it that the group's lines show already."""
-    name = path[-1]
-    if shown != name:
-        return shown
-    prefixes = (f"{group}::" for group in reversed(path[:-1]))
-    return next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)
+    if line.alias != line.name:
+        return line.alias
+    prefixes = (f"{group}::" for group in reversed(line.path[:-1]))
+    return next((line.name.removeprefix(prefix) for prefix in prefixes if line.name.startswith(prefix)), line.name)
 
 
-def table_rows(entry: Entry) -> list[Row]:
-    """The rows in the order of the table: by metric and filter, then those in which every document failed."""
-    rows = entry.rows or ()
-    return [*sorted((row for row in rows if not row.is_lost), key=lambda row: row.key), *(r for r in rows if r.is_lost)]
-
-
-def direction_arrow(higher_is_better: bool | None) -> str:
-    return "" if higher_is_better is None else "↑" if higher_is_better else "↓"
-
-
-def value_cell(number: Estimate) -> Cell:
-    """The value of a number, or its named values."""
-    if number.named_values is not None:
-        return ", ".join(f"{name} {format_decimal(value)}" for name, value in number.named_values.items())
-    return NumberCell(number.value, digits=4)
+def table_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows in the order of all tables: by metric and filter, then those in which every document failed."""
+    return sorted(rows, key=lambda row: (row.is_lost, row.key))
 
 
 def interval_cell(number: Estimate) -> Cell:
@@ -382,13 +303,11 @@ def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[Checkpoi
     with_rows = {group.name for results in known for group in results.groups.values() if group.rows is not None}
     rows: dict[tuple[str, ScoreKey], CheckpointRow] = {}
     for results in known:
-        for path in results.paths:
-            entry = results.find(path[-1])
-            for row in table_rows(entry) if entry is not None else ():
+        for line in result_lines(results):
+            for row in table_rows(line.numbers):
                 filter_name = shown_filter(row.filter, is_group=row.owner in with_rows)
-                alias = entry.alias if entry is not None else path[-1]
-                indent = f"{' ' * (len(path) - 1)}- " if len(path) > 1 else ""
-                label = (indent + _label(path, alias), filter_name, row.metric)
+                indent = f"{' ' * line.depth}- " if line.depth else ""
+                label = (indent + _label(line), filter_name, row.metric)
                 arrow = direction_arrow(row.higher_is_better)
                 if not row.is_lost:
                     rows.setdefault((row.owner, row.key), CheckpointRow(row.owner, row.key, label, arrow))
@@ -397,11 +316,9 @@ def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[Checkpoi
 
 def _checkpoint_cell(results: Results | None, wanted: CheckpointRow) -> Cell:
     row = results.row(wanted.name, wanted.key) if results is not None else None
-    if results is None or row is None or row.is_lost or (row.estimate.value is None and not row.estimate.named_values):
+    if results is None or row is None or row.estimate.value is None:
         return NO_VALUE
     mark = "*" if results.entry(wanted.name).is_incomplete else ""
-    if row.estimate.named_values is not None:
-        return f"{cell_text(value_cell(row.estimate))}{mark}"
     return number_cell(row.estimate, mark)
 
 
@@ -430,34 +347,25 @@ def summary_table(run: Run, first: str = "Task") -> ReportTable:
     lines = []
     for line in run.lines:
         style: Style = "bold" if line.is_group else ""
+        for number, row in enumerate(table_rows(line.numbers)):
+            cells: list[Cell] = [
+                TextCell(line.alias, is_repeated=number > 0),
+                metric_cell(row, is_group=line.is_group),
+                NumberCell(row.estimate.value, digits=4),
+                interval_cell(row.estimate),
+                documents_cell(line, row),
+                failed_cell(line, row),
+            ]
+            lines.append(TableLine(cells, line.depth, style))
         if not line.numbers:
-            has_failures = line.incomplete or not line.is_group
-            failed = _count_failed(line.failed, is_incomplete=line.incomplete) if has_failures else ""
-            lines.append(TableLine([line.alias, "", "", "", line.coverage, failed], line.depth, style))
-        for number, row in enumerate(line.numbers):
-            name = TextCell(line.alias, is_repeated=number > 0)
-            lines.append(TableLine([name, *_summary_cells(line, row)], line.depth, style))
+            cells = [line.alias, "", "", "", TextCell(line.coverage, "worse"), failed_cell(line, None)]
+            lines.append(TableLine(cells, line.depth, style))
     return ReportTable(columns, lines)
 
 
-def _summary_cells(line: ResultLine, row: Row) -> list[Cell]:
-    value = value_cell(row.estimate)
-    return [
-        metric_text(row.key, row.higher_is_better, is_group=line.is_group),
-        shorten(value, MAX_NOTE) if isinstance(value, str) else value,
-        interval_cell(row.estimate),
-        line.count(row),
-        _count_failed(row.failed, is_incomplete=row.is_incomplete) if row.is_incomplete or not line.is_group else "",
-    ]
-
-
-def metric_text(key: ScoreKey, higher_is_better: bool | None, *, is_group: bool) -> str:
-    """A metric with its filter and an arrow in the better direction.
-
-    >>> metric_text(ScoreKey("acc", "none"), True, is_group=False), metric_text(ScoreKey("f1", "x"), None, is_group=False)
-    ('acc ↑', 'f1 (x)')
-    """
-    return f"{metric_title(key.metric, key.filter, is_group=is_group)} {direction_arrow(higher_is_better)}".rstrip()
+def metric_cell(row: Row | ComparedRow, *, is_group: bool) -> MetricCell:
+    """The metric of a row with its filter, and an arrow in the better direction."""
+    return MetricCell(row.metric, shown_filter(row.filter, is_group=is_group), row.higher_is_better)
 
 
 def shorten_table(table: ReportTable) -> ReportTable:

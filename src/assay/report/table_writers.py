@@ -1,6 +1,6 @@
-"""Writers of a ReportTable: Markdown, HTML, CSV and JSON. report/terminal.py and report/latex.py write it, too.
+"""Writers of a ReportTable: Markdown, CSV and JSON. report/html.py, report/terminal.py and report/latex.py write it, too.
 
-Nothing in a table can harm who reads it: texts are escaped for Markdown and HTML, control characters and changes of the text
+Nothing in a table can harm who reads it: texts are escaped for Markdown, control characters and changes of the text
 direction are made visible, and what a spreadsheet would run as a formula is marked as text. CSV and JSON have every value
 unrounded, each in a separate column: a number's standard error in `KEY_stderr`, its interval in `KEY_low` and `KEY_high`.
 """
@@ -8,7 +8,7 @@ unrounded, each in a separate column: a number's standard error in `KEY_stderr`,
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import assert_never
 
@@ -18,12 +18,18 @@ from assay.records import JSONDict
 from assay.report.cell_text import cell_style, cell_text
 from assay.report.report_table import (
     Cell,
+    CheckCell,
     CountCell,
+    DrawingCell,
     DurationCell,
+    FoldCell,
     IntervalCell,
     LinkCell,
+    MetricCell,
     MoneyCell,
     NumberCell,
+    PartsCell,
+    ProgressCell,
     PValueCell,
     ReportTable,
     ShareCell,
@@ -36,7 +42,6 @@ from assay.safe_text import spreadsheet_text, visible
 _MARKUP = re.compile(r"[\\`*|~$<>&]|](?=[(\[:])|(?<!\w)_|_(?!\w)")
 _REFERENCE = re.compile(r"([@#])(?=\w)")
 _SAFE_ADDRESS = re.compile(r"(?!//)(https?://|[^:]*$|[^:]*[/?#])", re.IGNORECASE)
-COLORS: Mapping[Style, str] = {"better": "green", "worse": "firebrick", "warning": "darkorange", "dim": "gray"}
 HTML_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 Value = str | float | None
@@ -46,7 +51,8 @@ def write_markdown(table: ReportTable) -> str:
     """The table as Markdown with aligned columns, its title above and its notes below."""
     titles = [markdown_cell(column.title) for column in table.columns]
     rows = [
-        [_indented(_markdown_cell(cell), line, place) for place, cell in enumerate(line.cells)] for line in table.lines
+        [_indented(_markdown_cell(cell), line, place) for place, cell in enumerate(table.cells(line))]
+        for line in table.lines
     ]
     widths = [max(2, *(len(row[place]) for row in [titles, *rows])) for place in range(len(titles))]
     is_right = [column.align == "right" for column in table.columns]
@@ -103,31 +109,6 @@ def is_safe_address(address: str) -> bool:
     return visible(address) == address and not re.search(r"\s", address) and _SAFE_ADDRESS.match(address) is not None
 
 
-def write_html(table: ReportTable) -> str:
-    """The table as HTML without scripts or classes: it looks the same in a notebook, a message and a page."""
-    caption = f'<caption style="text-align:left">{escape(visible(table.title))}</caption>' if table.title else ""
-    head = "".join(
-        f'<th scope="col" style="text-align:{column.align}">{escape(visible(column.title))}</th>'
-        for column in table.columns
-    )
-    body = "".join(f"<tr>{''.join(_html_cells(table, line))}</tr>" for line in table.lines)
-    notes = "".join(f"<p>{escape(visible(note))}</p>" for note in table.notes)
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
-
-
-def _html_cells(table: ReportTable, line: TableLine) -> Iterator[str]:
-    for place, (column, cell) in enumerate(zip(table.columns, line.cells, strict=True)):
-        text = escape(cell_text(cell))
-        if isinstance(cell, LinkCell) and is_safe_address(cell.address):
-            text = f'<a href="{escape(cell.address)}">{text}</a>'
-        style = cell_style(cell) or line.style
-        if "bold" in (style, line.style) and text:
-            text = f"<b>{text}</b>"
-        color = f";color:{COLORS[style]}" if style in COLORS else ""
-        indent = "&emsp;" * line.level if text and not place else ""
-        yield f'<td style="text-align:{column.align};white-space:nowrap{color}">{indent}{text}</td>'
-
-
 def write_csv(table: ReportTable) -> str:
     """The table as CSV: values unrounded, a text that a spreadsheet would run as a formula marked as text."""
     records, names = table_records(table)
@@ -161,23 +142,23 @@ def table_records(table: ReportTable) -> tuple[list[dict[str, Value]], list[str]
     records = [_record(table, line, has_levels=has_levels) for line in table.lines]
     names = ["level"] if has_levels else []
     for place, column in enumerate(table.columns):
-        endings = dict.fromkeys(ending for line in table.lines for ending in _values(line.cells[place]))
+        endings = dict.fromkeys(ending for line in table.lines for ending in cell_values(table.cells(line)[place]))
         names += [f"{column.name}{ending}" for ending in endings] if endings else [column.name]
     return records, names
 
 
 def _record(table: ReportTable, line: TableLine, *, has_levels: bool) -> dict[str, Value]:
     record: dict[str, Value] = {"level": line.level} if has_levels else {}
-    for column, cell in zip(table.columns, line.cells, strict=True):
-        record |= {f"{column.name}{ending}": value for ending, value in _values(cell).items()}
+    for column, cell in zip(table.columns, table.cells(line), strict=True):
+        record |= {f"{column.name}{ending}": value for ending, value in cell_values(cell).items()}
     return record
 
 
-def _values(cell: Cell) -> dict[str, Value]:  # noqa: C901  # a case for each kind of cell
+def cell_values(cell: Cell) -> dict[str, Value]:  # noqa: C901  # a case for each kind of cell
     """The values of a cell, each by what is added to the name of its column."""
     match cell:
         case str():
-            return {"": cell}
+            return {"": cell} if cell else {}
         case TextCell(text=text) | LinkCell(text=text):
             return {"": text}
         case NumberCell(value=value, stderr=stderr, interval=interval, mark=mark):
@@ -198,6 +179,16 @@ def _values(cell: Cell) -> dict[str, Value]:  # noqa: C901  # a case for each ki
             return counted | _remarks(mark, cell.style)
         case ShareCell(share=value) | DurationCell(seconds=value) | MoneyCell(amount=value):
             return {"": value}
+        case MetricCell(metric=metric, filter=filter_name):
+            return {"": metric, "_filter": filter_name}
+        case ProgressCell(done=done, expected=expected):
+            return {"": done, "_of": expected}
+        case DrawingCell() | FoldCell() | CheckCell():
+            return {}
+        case PartsCell(parts=parts, keys=keys) if keys:
+            return {f"_{key}": cell_values(part)[""] for key, part in zip(keys, parts, strict=True)}
+        case PartsCell(parts=parts):
+            return next((values for values in map(cell_values, parts) if values), {})
         case _:
             assert_never(cell)
 

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
 from assay.report.cell_text import cell_style, cell_text
-from assay.report.report_table import Cell, IntervalCell, LinkCell, NumberCell, ReportTable, Style, TextCell
+from assay.report.report_table import (
+    Cell,
+    IntervalCell,
+    LinkCell,
+    MetricCell,
+    NumberCell,
+    PartsCell,
+    ReportTable,
+    Style,
+    TextCell,
+)
 from assay.safe_text import visible
 
 GAP = "  "
@@ -18,7 +28,15 @@ TOGETHER = "\N{NO-BREAK SPACE}"
 """A space where a cell is not broken."""
 NUMBERS, INTERVALS, WORDS = range(3)
 """How much stays on one line: numbers, also intervals, also words."""
-ANSI: Mapping[Style, str] = {"bold": "bold", "dim": "dim", "better": "green", "worse": "red", "warning": "yellow"}
+ANSI: Mapping[Style, str] = {
+    "bold": "bold",
+    "dim": "dim",
+    "better": "green",
+    "worse": "red",
+    "warning": "yellow",
+    "chosen": "bold",
+    "provisional": "dim",
+}
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _LETTER = re.compile(r"[^\W\d_]")
 _EXPONENT = re.compile(r"(?<=\d)e(?=[-+]?\d)")
@@ -74,14 +92,15 @@ def _grid_of_table(table: ReportTable) -> _Grid:
     rows: list[Sequence[str]] = []
     cell_styles: dict[tuple[int, int], str] = {}
     for number, line in enumerate(table.lines):
-        if not line.level and _is_plain(line.cells):
-            rows.append(line.cells)
+        line_cells = table.cells(line)
+        if not line.level and _is_plain(line_cells):
+            rows.append(line_cells)
             continue
-        cells = [_unbroken(cell) for cell in line.cells]
+        cells = [_unbroken(cell) for cell in line_cells]
         if line.level and cells[0]:
             cells[0] = f"{' ' * line.level}- {cells[0]}"
         rows.append(cells)
-        for place, cell in enumerate(line.cells):
+        for place, cell in enumerate(line_cells):
             style = cell_style(cell)
             if style:
                 cell_styles[number, place] = ANSI[style]
@@ -108,7 +127,7 @@ def _unbroken(cell: Cell) -> str:
     """The text of a cell, with non-breaking spaces where a line may not end: within numbers, not before an interval or a reason."""
     text = cell_text(cell)
     match cell:
-        case str() | TextCell() | LinkCell():
+        case str() | TextCell() | LinkCell() | MetricCell() | PartsCell():
             return text.replace("\n", "⏎").replace(" ↑", f"{TOGETHER}↑").replace(" ↓", f"{TOGETHER}↓")
         case IntervalCell():
             return text.replace(" …", f"{TOGETHER}…")

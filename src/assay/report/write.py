@@ -17,35 +17,38 @@ from markupsafe import Markup
 from assay.comparison.judge_card import CardEntry
 from assay.config.record_json import json_values
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.number_text import format_decimal, format_duration, format_interval, format_money, format_p, format_share
+from assay.number_text import format_decimal, format_duration, format_money, format_share
 from assay.records import JSONDict, JSONObject
 from assay.report.cell_text import cell_text
-from assay.report.charts import CARD_WIDTH, Point, Series, draw_bar, draw_part, reliability_panel, reliability_points
-from assay.report.comparison_text import interval_of, row_json, value_cells
+from assay.report.charts import CARD_WIDTH, Series, draw_part, reliability_panel, reliability_points
+from assay.report.comparison_text import interval_of, row_json, rows_of_run, value_cells
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
+from assay.report.html import write_page_table
+from assay.report.page_tables import SHORT_COLUMNS, comparison_page_table, results_page_table, short_cells, slices_table
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.report_table import (
     Cell,
     Column,
     CountCell,
     IntervalCell,
+    MetricCell,
     NumberCell,
     PValueCell,
     ReportTable,
     TableLine,
 )
-from assay.report.table import direction_arrow, metric_text, summary_table
+from assay.report.table import summary_table
 from assay.report.table_writers import csv_text, write_markdown
 from assay.results import Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
 from assay.runs.lines import ResultLine
+from assay.runs.run import Run
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, visible
-from assay.score_keys import ScoreKey, join_scores
-from assay.statistics.evidence import Estimate
+from assay.score_keys import join_scores, shown_filter
 from assay.tasks.audit import audit_counts
 from assay.version import __version__
 
@@ -62,17 +65,18 @@ a { color: var(--accent); } .faint { color: var(--faint); } .bad { color: var(--
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .15rem .7rem .15rem 0; vertical-align: top; } th { color: var(--faint); font-weight: 600; }
-tr.group td { font-weight: 600; } td.n, th.n { text-align: right; } td.n, td.i { white-space: nowrap; }
+tr.group td { font-weight: 600; } td.right, th.right { text-align: right; } td.num, td.nowrap { white-space: nowrap; }
+small { color: var(--faint); font-weight: 400; }
 td, th { font-size: .87rem; padding-right: .5rem; } th { max-width: 7rem; overflow-wrap: break-word; vertical-align: bottom; }
  tbody tr:hover { background: var(--panel); }
 pre { background: var(--panel); padding: .6rem .8rem; margin: .2rem 0 .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 details { margin: .4rem 0; } summary { cursor: pointer; } dt { color: var(--faint); } dd { margin: 0 0 .3rem 0; }
-.d1 { padding-left: 1.2rem; } .d2 { padding-left: 2.4rem; } .d3 { padding-left: 3.6rem; } .d4 { padding-left: 4.8rem; }
+.depth1 { padding-left: 1.2rem; } .depth2 { padding-left: 2.4rem; } .depth3 { padding-left: 3.6rem; }
+.depth4, .depth5, .depth6, .depth7, .depth8 { padding-left: 4.8rem; }
 @media print { details { display: block; } }
 """
 """CSS of the HTML report: light or dark as the reader's system."""
 NO_BREAK = "\N{NO-BREAK SPACE}" * 2
-VALUE_COLUMNS = (Column("Value", align="right"), Column("95 %", "interval"), Column("n", align="right"))
 MAX_CELL_TEXT = 400
 """Characters of a text in a table row."""
 
@@ -104,32 +108,21 @@ def _template() -> Template:
         "decimal": format_decimal,
         "duration": format_duration,
         "money": format_money,
-        "p_value": format_p,
         "json": lambda value: visible(orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode()),
         "short": lambda value: visible(shorten(str(value), MAX_CELL_TEXT)),
     }
     environment.globals |= {
-        "bar": share_bar,
-        "ends": format_interval,
-        "depth": depth,
         "parts": slices_plot,
         "curve": curve_plot,
+        "table": write_page_table,
+        "results_table": results_page_table,
+        "audit_table": audit_table,
         "curve_table": curve_table,
         "card_table": card_table,
-        "cell_text": cell_text,
+        "comparison_table": comparison_page_table,
         "forest": differences_plot,
-        "arrow": direction_arrow,
-        "audit_counts": audit_counts,
     }
     return environment.from_string(files("assay.report").joinpath("page.html.jinja").read_text("utf-8"))
-
-
-def share_bar(number: Row) -> Markup:
-    """The bar of a share; other numbers have no common scale."""
-    estimate = number.estimate
-    if estimate.value is None or not estimate.is_share:
-        return Markup("")
-    return _svg(draw_bar(number.metric, Point(0, estimate.value, estimate.low, estimate.high)))
 
 
 def slices_plot(task_slices: Slices) -> Markup:
@@ -146,20 +139,27 @@ def _svg(drawing: Drawing) -> Markup:
     return Markup(as_svg(drawing, embedded=True))
 
 
-def slices_table(task_slices: Slices) -> ReportTable:
-    """The table of slices: their score, its interval and the number of documents of every value of a column."""
-    columns = [Column(task_slices.column), *VALUE_COLUMNS]
-    return ReportTable(columns, [TableLine([part.name, *_value_cells(part.number)]) for part in task_slices.parts])
-
-
 def curve_table(curve: Curve) -> ReportTable:
     """The table of a reliability curve: confidence, accuracy, its interval and the number of documents of every bin."""
-    columns = [Column("Confidence", align="right"), Column("Accuracy", align="right"), *VALUE_COLUMNS[1:]]
+    columns = [Column("Confidence", align="right"), Column("Accuracy", align="right"), *SHORT_COLUMNS[1:]]
     lines = []
     for point in curve.points:
         right = point.accuracy
         numbers = (NumberCell(point.confidence, digits=4), NumberCell(right.value, digits=4))
         lines.append(TableLine([*numbers, IntervalCell(right.low, right.high), CountCell(right.n)]))
+    return ReportTable(columns, lines)
+
+
+def audit_table(run: Run) -> ReportTable:
+    """The table of the audit: how many documents of every task have each flag, and those of all tasks."""
+    totals = audit_counts(run.results)
+    columns = [Column("Task"), *(Column(flag, align="right") for flag in totals)]
+    lines = [
+        TableLine([line.alias, *(CountCell(line.audit.get(flag) or None) for flag in totals)])
+        for line in run.lines
+        if not line.is_group and any(line.audit.values())
+    ]
+    lines.append(TableLine(["all", *map(CountCell, totals.values())], style="bold"))
     return ReportTable(columns, lines)
 
 
@@ -169,16 +169,12 @@ def card_table(card: Sequence[CardEntry]) -> ReportTable:
         Column("task"),
         Column("what"),
         Column("value", align="right"),
-        *VALUE_COLUMNS[1:],
+        *SHORT_COLUMNS[1:],
         Column("", "meaning"),
     ]
     return ReportTable(
-        columns, [TableLine([entry.task, entry.name, *_value_cells(entry.number), entry.meaning]) for entry in card]
+        columns, [TableLine([entry.task, entry.name, *short_cells(entry.number), entry.meaning]) for entry in card]
     )
-
-
-def _value_cells(number: Estimate) -> list[Cell]:
-    return [NumberCell(number.value, digits=4), IntervalCell(number.low, number.high), CountCell(number.n)]
 
 
 def differences_plot(comparison: Comparison, run: int) -> Markup:
@@ -197,10 +193,6 @@ def first_metric_rows(comparison: Comparison, run: int) -> Sequence[ComparedRow]
         if row.run == run and row.higher_is_better is not False:
             by_name.setdefault(row.name, row)
     return list(by_name.values())
-
-
-def depth(line: ResultLine) -> int:
-    return min(line.depth, 4)
 
 
 COLUMNS = (
@@ -252,40 +244,25 @@ def as_csv(report: RunsReport) -> str:
     )
     rows = []
     for run, part in enumerate(report.runs):
-        for line, number in _line_numbers(part.run.lines):
-            row = compared.get((run, line.name, number.metric, number.filter))
-            about = (
-                part.run.name,
-                part.run.model,
-                "group" if line.is_group else "task",
-                "/".join(line.path),
-                line.name,
-            )
-            numbers = (
-                number.estimate.value,
-                number.estimate.stderr,
-                number.estimate.low,
-                number.estimate.high,
-                number.estimate.n,
-                "" if line.is_group else _failed_count(line, number),
-            )
+        for line in part.run.lines:
+            kind = "group" if line.is_group else "task"
+            about = (part.run.name, part.run.model, kind, "/".join(line.path), line.name)
             mark = (line.coverage or "incomplete") if line.incomplete else ""
-            rows.append([*about, number.metric, number.filter, *numbers, *_difference(row), mark])
+            for number in line.numbers:
+                key, estimate = number.key, number.estimate
+                values = (estimate.value, estimate.stderr, estimate.low, estimate.high, estimate.n)
+                failed = "" if line.is_group else number.failed
+                difference = _difference(compared.get((run, line.name, *key)))
+                rows.append([*about, *key, *values, failed, *difference, mark])
+            if not line.numbers and not line.is_group:  # a task that was not run, or has no metric
+                rows.append([*about, *[None] * 12, "not run" if line.not_run else mark])
     return csv_text(COLUMNS, rows)
-
-
-def _failed_count(line: ResultLine, number: Row) -> int:
-    return line.failed if number.failed is None else number.failed
 
 
 def _difference(row: ComparedRow | None) -> tuple[float | None, ...]:
     if row is None:
         return (None, None, None, None)
     return (row.difference.value, row.difference.low, row.difference.high, row.difference.p)
-
-
-def _line_numbers(lines: Sequence[ResultLine]) -> Iterator[tuple[ResultLine, Row]]:
-    return ((line, number) for line in lines for number in line.numbers)
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
@@ -304,7 +281,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
             Column("p (Holm), tasks", align="right"),
             Column("n", align="right"),
         ]
-        rows = [row for row in comparison.rows if row.run == number]
+        rows = rows_of_run(comparison, number)
         yield write_markdown(ReportTable(columns, [TableLine(_comparison_cells(row)) for row in rows]))
         for attribution in comparison.attributions:
             if attribution.run == number and attribution.first:
@@ -316,11 +293,10 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
 
 
 def _comparison_cells(row: ComparedRow) -> list[Cell]:
-    key = ScoreKey(row.metric, row.filter)
     return [
         {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, ""),
         _indented(row.alias or row.name, row.depth),
-        metric_text(key, None, is_group=row.kind == "group"),
+        MetricCell(row.metric, shown_filter(row.filter, is_group=row.kind == "group")),
         *value_cells(row),
         interval_of(row),
         PValueCell(row.difference.p),
@@ -342,7 +318,7 @@ def _run(part: RunPart) -> Iterator[str]:
     yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in run.remarks)
     for task_slices in part.slices:
         title = f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}"
-        yield f"{title}:\n\n{write_markdown(slices_table(task_slices))}"
+        yield f"{title}:\n\n{write_markdown(slices_table(task_slices.column, task_slices.parts))}"
     for curve in part.curves:
         title = f"{markdown_text(curve.task)}, calibration ({markdown_text(str(curve.metric))})"
         yield f"{title}:\n\n{write_markdown(curve_table(curve))}"
@@ -431,7 +407,6 @@ def _number_json(row: Row) -> JSONDict:
         "higher_is_better": row.higher_is_better,
         "reason": number.reason,
         "bounds": row.failure_bounds,
-        "several": number.named_values,  # a name in files stays
     }
 
 

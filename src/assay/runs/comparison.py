@@ -98,7 +98,8 @@ class Flip:
     answer_b: str
     target: str
     question: str
-    is_loss: bool
+    is_loss: bool | None
+    """Whether b does worse; None where it is not known whether more is better."""
     doc_id_b: int | None = None
     question_b: str = ""
     """The prompt of b, where it differs."""
@@ -106,6 +107,13 @@ class Flip:
     @property
     def change(self) -> float:
         return self.score_b - self.score_a
+
+    @property
+    def direction(self) -> Literal["worse", "better", "lower", "higher"]:
+        """How the document changed, in a word."""
+        if self.is_loss is None:
+            return "lower" if self.change < 0 else "higher"
+        return "worse" if self.is_loss else "better"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,20 +46,6 @@ class ResultLine:
         return len(self.path) - 1
 
     @property
-    def failures(self) -> str:
-        """The number of failed documents, with `*` where the row is incomplete; empty for a complete group."""
-        return "" if self.is_group and not self.incomplete else f"{self.failed:,}{'*' if self.incomplete else ''}"
-
-    def failures_in(self, number: Row) -> str:
-        """The same for one row."""
-        return replace(self, failed=number.failed, incomplete=number.is_incomplete).failures
-
-    def count(self, number: Row) -> str:
-        """The number of documents of a result; for an incomplete group also the number of tasks."""
-        n = number.estimate.n
-        return f"{n:,} in {self.coverage}" if self.coverage else f"{n:,}"
-
-    @property
     def main(self) -> Row | None:
         """The main result: of the scorer that the task names, else the first higher-is-better one with a value, else the first."""
         known = [row for row in self.numbers if row.estimate.value is not None]
@@ -226,7 +212,7 @@ def _result_line(results: Results, path: tuple[str, ...]) -> ResultLine:
         path,
         entry.alias.lstrip(" -"),
         isinstance(entry, GroupEntry),
-        list(entry.rows or ()),
+        [number for row in entry.rows or () for number in row.numbers],
         entry.num_fewshot,
         str(entry.version),
         entry.documents if isinstance(entry, TaskEntry) else (entry.size if entry.rows is not None else None),
@@ -246,9 +232,9 @@ def _scorer_name(written: AnyJSON) -> str:
 
 
 def worst_tasks(lines: Sequence[ResultLine], count: int = 5) -> list[ResultLine]:
-    """The tasks with the lowest shares, the lowest first; metrics of which less is better do not count."""
+    """The tasks with the lowest shares, the lowest first; metrics count of which more is known to be better."""
     by_name = {line.name: line for line in lines if not line.is_group and line.main is not None}
     mains = {name: line.main for name, line in by_name.items() if line.main is not None}
-    shares = [name for name, row in mains.items() if row.estimate.is_share and row.higher_is_better is not False]
+    shares = [name for name, row in mains.items() if row.estimate.is_share and row.higher_is_better]
     lowest = sorted(shares, key=lambda name: mains[name].estimate.value or 0.0)
     return [by_name[name] for name in lowest[:count]]

@@ -316,11 +316,11 @@ class Run:
     # ---- rows
 
     def rows(self, name: str) -> dict[ScoreKey, Row]:
-        """The rows of a task or group, in their order."""
+        """The rows of a task or group, in their order; of several numbers by name, a row for each."""
         if name not in self._rows:
             entry = self.results.find(name)
             rows = () if entry is None or entry.rows is None else entry.rows
-            self._rows[name] = {row.key: row for row in rows}
+            self._rows[name] = {number.key: number for row in rows for number in row.numbers}
         return self._rows[name]
 
     @cached_property

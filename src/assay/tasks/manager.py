@@ -9,19 +9,19 @@ from functools import cached_property
 from typing import Any, TypedDict, TypeVar
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.examine import GROUP_KEYS, without_followers
+from assay.catalog.examine import GROUP_KEYS, TASK_KEYS, without_followers
 from assay.catalog.expand import CatalogNode, GroupNode, TaskNode
 from assay.catalog.index import CatalogEntry
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Overrides, Spec
-from assay.config.decode import decode
+from assay.config.decode import MOST_UNKNOWN, decode, meant_key
 from assay.config.fields import Fields
 from assay.config.group import GroupConfig
 from assay.config.kinds import KINDS, kind_key
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import FormatConfig, TaskConfig
 from assay.dialect import OURS, Dialect, dialect_of, dialect_of_files
-from assay.errors import ConfigError, Place, Problem, uncheckable
+from assay.errors import ConfigError, Place, Problem, collect, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.checks import resolved_kind
 from assay.groups.group import group_type
@@ -221,7 +221,7 @@ class _Builder:
         if node.chosen_format is not None:
             what = f"a {KINDS[marking].name} has no formats: {node.name}@{node.chosen_format}"
             raise ConfigError.at(node.format_place or node.fields.place(marking), what, "name it without a format")
-        task = Task.from_kind(node.fields, name=meaning.key)
+        task = Task.from_kind(node.fields, name=meaning.key, problems=self.problems if self.thorough else None)
         task.config = self._with_metadata(task.config)
         task.alias = _alias(meaning, "task_alias") or meaning.key
         return task
@@ -231,24 +231,29 @@ class _Builder:
         if marking is not None:
             return self._task_of_kind(node, marking, meaning)
         wrong: list[Problem] = []
-        config = decode(TaskConfig, node.fields, wrong, known=("group", "task_list", "include"))
+        config = decode(TaskConfig, node.fields, wrong, known=BESIDE_TASK)
+        fields = _as_meant(node.fields) if wrong and self.thorough else node.fields
+        chosen = collect(wrong, self._format, node, fields)
         self.problems += wrong
         if config is None or (any(problem.serious for problem in wrong) and not self.thorough):
             return None
-        asked = node.chosen_format or node.written_format
-        if asked in self.manager.broken_formats and asked not in self.manager.formats:
-            raise ConfigError(self.manager.broken_formats[str(asked)])
-        chosen = choose_format(node.fields, asked, self.manager.formats, node.format_place)
-        change = (
-            apply_format(config, chosen, any_output="output_type" not in node.fields) if chosen is not None else None
-        )
-        task = Task(self._with_metadata(change.config if change else config), name=meaning.key, fields=node.fields)
+        change = apply_format(config, chosen, any_output="output_type" not in fields) if chosen is not None else None
+        task = Task(self._with_metadata(change.config if change else config), name=meaning.key, fields=fields)
         task.notes = change.notes if change else ()
-        task.format = asked or chosen.format if change and chosen is not None else None
+        task.format = (
+            node.chosen_format or node.written_format or chosen.format if change and chosen is not None else None
+        )
         task.alias = _alias(meaning, "task_alias") or (
             meaning.key if node.registered else meaning.key.rpartition("::")[2]
         )
         return task
+
+    def _format(self, node: TaskNode, fields: Fields) -> FormatConfig | None:
+        """The format of a task: the one asked for, else that of its file, else none."""
+        asked = node.chosen_format or node.written_format
+        if asked in self.manager.broken_formats and asked not in self.manager.formats:
+            raise ConfigError(self.manager.broken_formats[str(asked)])
+        return choose_format(fields, asked, self.manager.formats, node.format_place)
 
     def _with_metadata(self, config: Config) -> Config:
         """The configuration of a task or group, with the manager's metadata over its own."""
@@ -257,12 +262,14 @@ class _Builder:
         own = config.metadata if isinstance(config.metadata, Mapping) else {}
         return replace(config, metadata={**own, **self.manager.metadata})
 
-    def _group(self, node: GroupNode, meaning: Meaning) -> Group[Task]:
+    def _group(self, node: GroupNode, meaning: Meaning) -> Group[Task] | None:
         own = [key for key in node.fields if key in GROUP_KEYS]
         wrong: list[Problem] = []
         config = decode(GroupConfig, node.fields.only(own), wrong)
-        if config is None or any(problem.serious for problem in wrong):
-            raise ConfigError(wrong)
+        members = [(child, self.build(child)) for child in node.children]
+        self.problems += wrong
+        if config is None or (any(problem.serious for problem in wrong) and not self.thorough):
+            return None
         config = self._with_metadata(config)
         if isinstance(config.type, Function) and self.resolve is not None:
             config = replace(config, type=resolved_kind(config.type, self.resolve))  # type: ignore[arg-type]  # resolved
@@ -274,8 +281,7 @@ class _Builder:
         group.alias = _alias(meaning, "group_alias") or (
             meaning.key if node.registered else meaning.key.rpartition("::")[2]
         )
-        for child in node.children:
-            member = self.build(child)
+        for child, member in members:
             if member is not None:
                 key = "group_alias" if isinstance(child, GroupNode) else "task_alias"
                 alias = child.fields.get(key)
@@ -298,6 +304,19 @@ class _Builder:
             fix = "give the name of a subclass of StandardGroup that is imported, or !function module.Class"
             raise ConfigError.at(node.fields.place("type"), f"no kind of group named {config.type!r}", fix)
         return kind
+
+
+BESIDE_TASK = ("group", "task_list", "include")
+"""Keys that a task file may have, and that are not the task's."""
+
+
+def _as_meant(fields: Fields) -> Fields:
+    """A task's fields with misspelled keys as they are probably meant: then nothing is reported to be missing for a slip."""
+    unknown = [key for key in fields if key not in TASK_KEYS and key not in BESIDE_TASK]
+    for key in unknown[:MOST_UNKNOWN]:
+        meant = meant_key(TaskConfig, key, fields)
+        fields = fields.renamed(key, meant) if meant is not None else fields
+    return fields
 
 
 def file_of(fields: Fields) -> str:

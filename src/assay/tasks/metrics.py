@@ -9,7 +9,7 @@ from typing import NamedTuple, Never
 from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig, NamedMetric
 from assay.dialect import OURS, Dialect
-from assay.errors import ConfigError, Place, Problem, did_you_mean, library_problem
+from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
 from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, names_only
@@ -81,10 +81,8 @@ class MetricBinder:
         bound: list[Metric] = []
         problems: list[Problem] = []
         for number, config in enumerate(configs):
-            try:
-                bound.append(self._metric(config, number, processed=processed))
-            except ConfigError as error:
-                problems += error.problems
+            metric = collect(problems, self._metric, config, number, processed=processed)
+            bound += [metric] if metric is not None else []
         if problems:
             raise ConfigError(problems)
         return _distinct(bound)
@@ -103,8 +101,15 @@ class MetricBinder:
             fix = "leave `name` out, and rename the key that it returns"
             raise self._problem(number, "name", "process_results names its rows itself", fix)
         declared = self._declared(config, processed=processed) if isinstance(config.fn, NamedMetric) else None
-        function = None if processed else self._function(config, named, declared, number)
-        aggregation = self._aggregation(config, named, declared, number)
+        problems: list[Problem] = []
+        function = None if processed else collect(problems, self._function, config, named, declared, number)
+        aggregation = None
+        if config.aggregation is not None or not problems:  # else that of the metric, which nobody knows
+            aggregation = collect(problems, self._aggregation, config, named, declared, number)
+        reductions = collect(problems, self._reductions, config, number)
+        bounds = collect(problems, self._bounds, config, declared, number)
+        if aggregation is None or reductions is None or problems:
+            raise ConfigError(problems)
         bound = _Computation(_never)
         if not processed:
             aggregation, kwargs = self._split(aggregation, config.kwargs, number)
@@ -114,7 +119,6 @@ class MetricBinder:
             is_number = function is None and bound.gives == ()
             bound = bound if config.row is None or is_number else _renamed(bound, row)
         better = self._better(config, named, declared)
-        reductions = self._reductions(config, number)
         known = known_aggregation(aggregation)
         is_of_numbers = isinstance(known, Aggregation) and known.of_numbers
         if self.repeats > 1 and not is_of_numbers and not self.dialect.aggregates_repeats_together:
@@ -131,7 +135,7 @@ class MetricBinder:
             sees_references=bound.sees_references,
             place=self.place(number, "name" if config.row is not None else "metric"),
             of=named,
-            bounds=self._bounds(config, declared, number),
+            bounds=bounds,
         )
 
     def _is_parallel(self, declared: DeclaredMetric | None, named: str) -> bool:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Never, TypeVar
+from typing import Any, NamedTuple, Never
 
 from assay.catalog.functions import module_file
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.dialect import Dialect
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
 from assay.records import Function, UserValue
 from assay.samples.prompt import written_choices
 from assay.score_keys import ScoreKey, filter_name_problem, metric_name_problem
@@ -43,8 +43,6 @@ from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task, task_dialect
 from assay.tasks.task_methods import own_task, with_methods
 from assay.user_code import call_user_code
-
-T = TypeVar("T")
 
 BYPASS = "bypass"
 """The metric of what is not scored."""
@@ -147,8 +145,8 @@ class _Making:
             return None
         if not named_filters and self._scores_repeats:
             entry = replace(entry, filter=_without_selection(entry.filter))
-        pipeline = self._tried(lambda: build_pipeline(_with_choices(entry), at, self.helpers.filters()))
-        scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
+        pipeline = collect(self.problems, build_pipeline, _with_choices(entry), at, self.helpers.filters())
+        scorer = self.whole if processes else collect(self.problems, self._scorer, number, entry)
         places = _metric_placer(self.task, entry, number)
         binder = MetricBinder(
             config.output_type, places, self.helpers,
@@ -162,7 +160,8 @@ class _Making:
         own = next((each for each in declared if each is not None), None)
         if self.settings.run.predict_only:
             own, scorer = (MetricConfig(name=BYPASS),), ProcessResultsScorer(config, _unscored(config, self.settings))
-        bound = self._tried(lambda: binder.bind(own, processed=processes or self.settings.run.predict_only))
+        processed = processes or self.settings.run.predict_only
+        bound = collect(self.problems, binder.bind, own, processed=processed)
         if pipeline is None or scorer is None or bound is None:
             return None
         bound = last_of_each(bound) if self.dialect.keeps_last_of_equal_rows else bound
@@ -188,13 +187,6 @@ class _Making:
             return self.whole
         place = placer(self.task, "filter_list", number, "scorer")
         return with_reductions(make_scorer(entry.scorer, self.config, place()), entry.scorer, self.config, place)
-
-    def _tried(self, make: Callable[[], T]) -> T | None:
-        try:
-            return make()
-        except ConfigError as error:
-            self.problems += error.problems
-            return None
 
 
 def _without_selection(steps: tuple[FilterStep, ...]) -> tuple[FilterStep, ...]:

@@ -143,19 +143,24 @@ class Task:
         return cls(config, name=name, fields=fields)
 
     @classmethod
-    def from_kind(cls, fields: Fields, *, name: str) -> "Task":
-        """A task of one of KINDS. Keys that groups set for all of their tasks and the kind does not have are noted."""
+    def from_kind(cls, fields: Fields, *, name: str, problems: list[Problem] | None = None) -> "Task":
+        """A task of one of KINDS. Keys that groups set for all of their tasks and the kind does not have are noted.
+
+        What is wrong with it is raised, or added to the `problems`: then as much of it as is right can be checked, too.
+        """
         marking = kind_key(fields)
         assert marking is not None
-        kind, problems = KINDS[marking], list[Problem]()
+        kind, wrong = KINDS[marking], list[Problem]()
         keys, own = yaml_keys(kind.config), fields.origin(marking).source
         foreign = [key for key in fields if key not in keys and fields.origin(key).source is not own]
         if "class" in foreign:
             what, fix = f"a {kind.name} cannot be a class: {name}", "leave `class` out of what is said of this task"
             raise ConfigError.at(fields.place("class"), what, fix)
-        definition = kind.read(fields.without(*foreign), problems)
-        if definition is None:
-            raise ConfigError(problems)
+        definition = kind.read(fields.without(*foreign), wrong)
+        if definition is None or (problems is None and any(problem.serious for problem in wrong)):
+            raise ConfigError(wrong)
+        if problems is not None:
+            problems += wrong
         task = cls(definition.task_config(name), name=name, fields=fields)
         task.definition = definition
         task.notes = tuple(f"{key} has no effect on a {kind.name}" for key in foreign)

@@ -116,7 +116,8 @@ def validate(
     resolve = _unloaded if code is None else code.helpers.resolve
     for group in loaded["groups"].values():
         missing = [problem for problem in map(check_function, functions_in(group.config)) if problem is not None]
-        problems += missing or group_problems(group, resolve, known)
+        problems += missing
+        problems += group_problems(group, resolve, known)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [

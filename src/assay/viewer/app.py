@@ -1,7 +1,6 @@
 """The web application: one URL per view, each answered with a rendered page; and the server that runs it."""
 
 import ctypes
-import re
 import socket
 import threading
 import time
@@ -16,7 +15,7 @@ from urllib.parse import parse_qsl
 import jinja2
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
@@ -36,21 +35,17 @@ from assay.number_text import (
     format_count,
     format_decimal,
     format_duration,
-    format_end,
     format_money,
-    format_trimmed,
+    format_signed,
 )
-from assay.report.cell_text import error_factor
-from assay.report.charts import Point, draw_bar
 from assay.report.drawing import STYLE, Drawing, as_svg
-from assay.report.table import is_logarithmic, number_cell
-from assay.results import Row
+from assay.report.html import write_page_table
 from assay.version import __version__
 from assay.viewer.compare_page import MAX_RUNS, ComparisonCache, compare_page, flips_page
 from assay.viewer.deadline import DeadlineProtocol
 from assay.viewer.downloads import DOWNLOADS, download, file_name
 from assay.viewer.events import EventResponse, EventStreams, StreamServer
-from assay.viewer.graph_page import graph_view
+from assay.viewer.graph_page import graph_view, nodes_table
 from assay.viewer.guard import RequestGuard, WritePermit, allowed_hosts
 from assay.viewer.json_pages import DOCUMENTS, ProblemDocument, json_bytes, json_path
 from assay.viewer.label_page import WRITING, label_page
@@ -71,6 +66,7 @@ from assay.viewer.pages import (
 )
 from assay.viewer.query import Condition, read_query, url_for
 from assay.viewer.samples import Database
+from assay.viewer.tables import choices_table, format_time, scores_table, timeline_table
 
 STATIC = Path(__file__).parent / "static"
 MAX_THREADS = 2
@@ -284,6 +280,7 @@ class Viewer:
             "line": line,
             "drawing": drawing,
             "visits": visits,
+            "nodes": nodes_table(visits),
             "known": known,
         }
 
@@ -317,51 +314,24 @@ def template_environment() -> jinja2.Environment:
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters |= {
-        "number": format_decimal, "error": format_error, "end": format_end, "count": format_count,
-        "duration": format_duration, "when": format_time, "svg": embedded_svg, "breakable": breakable, "rendered": rendered,
-        "clock": format_clock, "short": format_trimmed, "money": format_money,
+        "number": format_decimal, "signed": format_signed, "count": format_count, "duration": format_duration,
+        "when": format_time, "svg": embedded_svg, "rendered": rendered, "clock": format_clock, "money": format_money,
     }  # fmt: skip
     environment.globals |= {
         "url_for": url_for,
         "task_url": task_url,
-        "bar": bar,
-        "is_logarithmic": is_logarithmic,
+        "table": write_page_table,
+        "choices_table": choices_table,
+        "timeline_table": timeline_table,
+        "scores_table": scores_table,
         "version": __version__,
     }
     return environment
 
 
-def breakable(name: str) -> Markup:
-    """Mark where a long name may break: after underscores, plus signs and slashes.
-
-    >>> breakable("exact_match")
-    Markup('exact_<wbr>match')
-    """
-    return Markup(re.sub(r"(?<=[_+/])(?=.)", "<wbr>", str(escape(name))))
-
-
 def embedded_svg(drawing: Drawing) -> Markup:
     """Write a drawing as a part of a page."""
     return Markup(as_svg(drawing, embedded=True))
-
-
-def bar(number: Row) -> Markup:
-    """Draw the bar of a number; empty where it is not a share."""
-    estimate = number.estimate
-    if estimate.value is None or not estimate.is_share:
-        return Markup("")
-    return embedded_svg(draw_bar(number.metric, Point(0, estimate.value, estimate.low, estimate.high)))
-
-
-def format_error(number: Row) -> str:
-    """Format a standard error; of a logarithmic scale as the factor it is there."""
-    estimate = number.estimate
-    factor = error_factor(number_cell(estimate))
-    return format_decimal(estimate.stderr) if factor is None else f"×/÷ {format_end(factor, is_logarithmic=True)}"
-
-
-def format_time(created: float | None) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
 
 
 def format_clock(moment: float) -> str:

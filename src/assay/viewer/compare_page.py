@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from assay.comparison.compare import compare
 from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
 from assay.report.index import run_stamp
+from assay.report.page_tables import comparison_page_table
 from assay.report.pictures import draw_differences, share_differences
 from assay.runs.comparison import Comparison, Flip
 from assay.runs.folder import SCORED, refuse_links_outside
@@ -24,6 +26,7 @@ from assay.viewer.pages import MissingPage, Page, find_run, find_task, markup_li
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import DiffPart, SampleView, diff_parts, sample_view
 from assay.viewer.samples import Database
+from assay.viewer.tables import compared_name
 from assay.viewer.task_charts import ChartCard, paired_card
 
 MAX_RUNS = 6
@@ -114,9 +117,13 @@ def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: Query
     plots = {
         number: draw_differences(comparison, panel, number) if panel.rows else None for number, panel in panels.items()
     }
+    tables = {
+        number: comparison_page_table(comparison, number, partial(compared_name, names[number])) for number in plots
+    }
     shown = round_robin(comparison.flips, MAX_FLIPS)
     return {
-        **page, "comparison": comparison, "plots": plots, "flips": list_flips(shown, names, different_prompts=different),
+        **page, "comparison": comparison, "plots": plots, "tables": tables,
+        "flips": list_flips(shown, names, different_prompts=different),
         "more": _further_flips(comparison, shown, names, different_prompts=different),
         "swapped": url_for("compare", [("run", name) for name in (names[1], names[0], *names[2:])],
                            different_prompts="1" if different else ""),
@@ -144,7 +151,8 @@ def _further_flips(
         )
         for row in comparison.rows
         if first_metric.get((row.run, row.name)) == (row.metric, row.filter)
-        and (count := (row.wins or 0) + (row.losses or 0)) > known[row.run, row.name]
+        and row.ties is not None
+        and (count := row.difference.n - row.ties) > known[row.run, row.name]
     ]
 
 

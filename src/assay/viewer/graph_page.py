@@ -9,6 +9,7 @@ from assay.number_text import format_money
 from assay.records import Usage
 from assay.report.drawing import Drawing
 from assay.report.graph_drawing import draw_graph, graph_nodes_and_edges
+from assay.report.report_table import Cell, Column, CountCell, MoneyCell, NumberCell, ReportTable, TableLine
 from assay.runs.run import Run
 from assay.viewer.pages import MissingPage
 from assay.viewer.prices import node_prices
@@ -112,3 +113,26 @@ def _totals(spent: Sequence[Usage], price: Price | None) -> tuple[float | None, 
     cost = sum(map(price.of, reported)) if price is not None and reported else None
     read, written = sum(usage.read for usage in spent), sum(usage.written for usage in spent)
     return sum(usage.seconds for usage in spent) or None, read, written, cost
+
+
+def nodes_table(visits: Sequence[NodeVisits]) -> ReportTable:
+    """The visits of a graph's nodes; the column of costs only where one is known."""
+    has_costs = any(node.cost is not None for node in visits)
+    titles = ["visits", "records", "requests", "seconds in models", "tokens in", "tokens out"]
+    titles += ["cost"] if has_costs else []
+    columns = [Column("node"), Column("type"), *(Column(title, align="right") for title in [*titles, "failed records"])]
+    lines = []
+    for node in visits:
+        seconds = "" if node.seconds is None else NumberCell(node.seconds, digits=2)
+        cells: list[Cell] = [
+            node.name,
+            node.about,
+            *map(CountCell, (node.visits, node.records, node.requests)),
+            seconds,
+            CountCell(node.read or None),
+            CountCell(node.written or None),
+            *([MoneyCell(node.cost)] if has_costs else []),
+            CountCell(node.failed, style="worse" if node.failed else ""),
+        ]
+        lines.append(TableLine(cells))
+    return ReportTable(columns, lines)

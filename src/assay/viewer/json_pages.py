@@ -329,10 +329,10 @@ def task_document(page: Page) -> TaskDocument:
     metric = str(samples.metric) if samples.metric is not None else ""
     lines = [
         SampleLine(
-            row.doc_id, page["sample_url"](row, position), **page["brief"](row),
+            row.doc_id, address, **brief,
             scores=dict(zip(map(str, samples.scores), samples.values(row), strict=True)), audit=[*row.audit],
         )
-        for row, position in zip(shown.rows, shown.positions, strict=True)
+        for row, address, brief in page["shown"]
     ]  # fmt: skip
     return TaskDocument(
         run.name, task, not_run, numbers, run.safe_config(task), metric, shown.total, shown.page, shown.pages, lines,

@@ -18,6 +18,8 @@ from assay.comparison.labelling import (
 )
 from assay.errors import ConfigError
 from assay.records import JSONObject
+from assay.report.page_tables import SHORT_COLUMNS, short_cells
+from assay.report.report_table import Column, ReportTable, TableLine, TextCell
 from assay.runs.labels import TaskLabels, corrected_key, judged_answer
 from assay.runs.notes import write_notes
 from assay.runs.run import Run
@@ -112,7 +114,8 @@ def label_page(library: RunLibrary, database: Database, query: QueryParams, by: 
         "last": (int(last), own[int(last)]) if last.isdecimal() and len(last) < 19 and int(last) in own else None,
         "skip": asked.url(after=doc) if doc is not None and len(plan.documents) > 1 else "",
         "people": {name: len(labels) for name, labels in about.people.items() if labels} if about is not None else {},
-        "agreement": agreement_lines(about), "corrected": _corrected(run, asked) if doc is None else None,
+        "agreement": agreement_lines(about), "agreement_table": _agreement_table(about),
+        "corrected": _corrected(run, asked) if doc is None else None,
         "request": asked,
     }  # fmt: skip
 
@@ -130,12 +133,25 @@ def agreement_lines(about: TaskLabels | None) -> list[tuple[str, Estimate, str]]
     return list(people_agreement(about)) if about is not None else []
 
 
-def _corrected(run: Run, asked: LabelRequest) -> JSONObject | None:
+def _agreement_table(about: TaskLabels | None) -> ReportTable:
+    lines = [
+        TableLine([name, *short_cells(number), TextCell(meaning, "dim")])
+        for name, number, meaning in agreement_lines(about)
+    ]
+    return ReportTable([Column("agreement"), *SHORT_COLUMNS, Column("meaning")], lines)
+
+
+def _corrected(run: Run, asked: LabelRequest) -> ReportTable | None:
+    """The number of the judge, and the same one corrected by labels."""
     row = run.rows(asked.task).get(corrected_key(asked.rows.keys[0]))
     judge = run.rows(asked.task).get(asked.rows.keys[0])
     if row is None or judge is None:
         return None
-    return {"row": row, "judge": judge}
+    lines = [
+        TableLine(["judge", *short_cells(judge.estimate)]),
+        TableLine(["corrected by labels", *short_cells(row.estimate)]),
+    ]
+    return ReportTable([Column("number"), *SHORT_COLUMNS], lines)
 
 
 def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONObject | None:

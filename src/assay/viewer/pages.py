@@ -2,7 +2,7 @@
 
 import shlex
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from starlette.datastructures import QueryParams
@@ -12,7 +12,9 @@ from assay.redaction import redacted_text
 from assay.report.charts import Span, Timeline, draw_part
 from assay.report.drawing import Drawing
 from assay.report.index import IndexedRun
+from assay.report.page_tables import slices_table
 from assay.report.pictures import slices_panel
+from assay.report.report_table import Order, ReportTable
 from assay.runs.folder import is_moved_aside, is_outside
 from assay.runs.lines import ResultLine, worst_tasks
 from assay.runs.live import newest_samples
@@ -27,8 +29,9 @@ from assay.viewer.library import RunLibrary
 from assay.viewer.prices import node_prices
 from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, page_number, read_query, url_for
 from assay.viewer.run_filter import RunFilter
-from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
-from assay.viewer.samples import Database, Samples, SamplesPage, choose_metric
+from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_view, target_of
+from assay.viewer.samples import Database, Samples, choose_metric
+from assay.viewer.tables import flags_table, lowest_table, numbers_of_task, results_of_run, runs_table, samples_table
 from assay.viewer.task_charts import MAX_COUNTED, task_charts
 from assay.viewer.trajectory import judge_questions
 from assay.viewer.verdicts import label_lines, verdict_views
@@ -58,8 +61,9 @@ def runs_page(library: RunLibrary, query: QueryParams) -> Page:
     pages = max(-(-len(entries) // RUNS_PER_PAGE), 1)
     page = min(page_number(query), pages)
     rest = [(key, value) for key, value in query.multi_items() if key not in ("page", "run")]
+    heads = entries[(page - 1) * RUNS_PER_PAGE : page * RUNS_PER_PAGE]
     return {
-        "heads": entries[(page - 1) * RUNS_PER_PAGE : page * RUNS_PER_PAGE],
+        "heads": heads, "table_of_runs": runs_table(heads, sort, descending=descending, parameters=chosen.parameters),
         "count": len(every) - (0 if chosen.old else moved), "matching": len(entries), "old": moved,
         "pending": library.pending, "page": page, "pages": pages,
         "page_url": lambda number: url_for("", rest, [("page", str(number))] if number > 1 else []),
@@ -88,16 +92,15 @@ def run_page(library: RunLibrary, query: QueryParams) -> Page:
         lines = worst_tasks(run.lines, len(run.lines))
     else:
         lines = [line for line in run.lines if not closed.intersection(line.path[:-1])]
-    keys = list(dict.fromkeys(number.key for line in run.lines for number in line.numbers))
+    flagged = {flag: [line for line in _tasks(run) if line.audit.get(flag)] for flag in KINDS}
+    worst = worst_tasks(run.lines, 3) if not run.results.is_empty else ()
     return {
-        "run": run, "lines": lines, "view": view, "closed": closed, "keys": keys,
-        "worst": worst_tasks(run.lines, 3) if not run.results.is_empty else (),
+        "run": run, "view": view, "results": results_of_run(run, lines, view, _fold_links(run, closed, query), closed),
+        "worst": lowest_table(run, worst) if worst else None,
         "without_share": _without_share(run) if view == "worst" else (),
-        "audit": {kind: (count, KINDS[kind]) for kind, count in audit_counts(run.results).items()},
-        "audit_tasks": {kind: [line for line in _tasks(run) if line.audit.get(kind)] for kind in KINDS},
+        "audit": flags_table(run, audit_counts(run.results), flagged),
         "provenance": {key: _provenance(value, is_line=key == "command") for key, value in run.provenance.items()},
         "usage": as_text(run.usage, indent=True) if run.usage else "",
-        "closing": _fold_links(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},
         "live": url_for("events", run=run.name) if run.is_running else "",
     }  # fmt: skip
 
@@ -141,9 +144,15 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "is_partial": run.is_running and run.sample_file(task) is None,
     }  # fmt: skip
     samples = open_samples(run, task, database, sample_query.metric)
+    base["numbers"] = numbers_of_task(base["line"], samples, _metric_addresses(run, task, samples, sample_query))
     if samples is None:
         return {**base, "page": None, "downloads": {}}
     columns, page = samples.document_columns(), samples.page(sample_query)
+    addresses = [
+        url_for("sample", sample_query.parameters, run=run.name, task=task, doc=row.doc_id, at=position)
+        for row, position in zip(page.rows, page.positions, strict=True)
+    ]
+    briefs = list(map(brief, page.rows))
     parts = score_slices(samples, sample_query.slice) if sample_query.slice else []
     return {
         **base,
@@ -160,13 +169,16 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "charts": task_charts(samples, MAX_COUNTED if query.get("charts") != "all" else None),
         "all_charts": _all_charts(samples, query),
         "most_counted": MAX_COUNTED,
-        "slice_table": parts,
+        "slice_table": slices_table(sample_query.slice, parts),
         "more_columns": more_columns(samples),
         "slices": draw_part(slices_panel(parts, samples.metric), f"{samples.metric} by {sample_query.slice}")
         if parts and samples.metric is not None
         else None,
-        "brief": brief,
-        **_shown_columns(page, samples),
+        "can_be_wrong": samples.metric in samples.scores,
+        "shown": list(zip(page.rows, addresses, briefs, strict=True)),
+        "table_of_samples": _samples_table(
+            run, task, samples, sample_query, zip(page.rows, addresses, briefs, strict=True)
+        ),
         "slices_left_out": max(value_count(samples, sample_query.slice) - MAX_SLICES, 0)
         if len(parts) == MAX_SLICES
         else 0,
@@ -175,9 +187,6 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
             for each in sample_query.conditions
             if each.operator in ("lt", "gt") and not _is_numeric(each.value)
         ],
-        "sample_url": lambda row, position: url_for(
-            "sample", sample_query.parameters, run=run.name, task=task, doc=row.doc_id, at=position
-        ),
     }
 
 
@@ -194,21 +203,25 @@ def _labels_by(run: Run, task: str) -> dict[str, int]:
     return {name: len(own) for name, own in known.people.items() if own} if known is not None else {}
 
 
-def _shown_columns(page: SamplesPage, samples: Samples) -> Page:
-    """Choose the columns of a list of samples; those empty in every sample are left out."""
-    stored = [row.scores for row in page.rows]
-    more = [
-        key
-        for key in dict.fromkeys(key for scores in stored for key in scores)
-        if key not in samples.scores and any(sample_scores(scores, [key]) != [None] for scores in stored)
-    ]
-    return {
-        "can_be_wrong": samples.metric in samples.scores,
-        "more_scores": more,
-        "more_values": lambda row: sample_scores(row.scores, more),
-        "has_answers": any(row.choices or row.failed or _response_texts(row) for row in page.rows),
-        "has_targets": any(target_of(row) != row.prompt for row in page.rows),
-    }
+def _metric_addresses(run: Run, task: str, samples: Samples | None, query: SampleQuery) -> dict[ScoreKey, str]:
+    """By metric, the address of the samples sorted by it."""
+    return {key: task_url(run.name, task, query, metric=key) for key in (samples.scores if samples is not None else ())}
+
+
+def _samples_table(
+    run: Run,
+    task: str,
+    samples: Samples,
+    query: SampleQuery,
+    shown: Iterable[tuple[StoredSample, str, Mapping[str, str]]],
+) -> ReportTable:
+    current = query.sort or str(samples.metric)
+    order: Order = "descending" if query.descending else "ascending"
+    titles: list[tuple[str, Order]] = []
+    for name in ("doc_id", *map(str, samples.scores)):
+        address = task_url(run.name, task, query, sort=name, descending=query.sort == name and not query.descending)
+        titles.append((address, order if name == current else ""))
+    return samples_table(samples, list(shown), titles)
 
 
 def _is_numeric(text: str) -> bool:

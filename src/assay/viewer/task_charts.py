@@ -24,6 +24,7 @@ from assay.report.charts import (
     reliability_points,
 )
 from assay.report.drawing import Drawing
+from assay.report.report_table import Column, ReportTable, TableLine
 from assay.results import ReliabilityPoint
 from assay.statistics.calibration import BINS
 from assay.statistics.evidence import Estimate, Evidence
@@ -55,6 +56,13 @@ class ChartCard(NamedTuple):
     drawing: Drawing
     head: Row
     rows: Sequence[Row]
+
+    @property
+    def table(self) -> ReportTable:
+        """Its numbers as a table."""
+        first, *others = self.head
+        columns = [Column(first), *(Column(title, align="right") for title in others)]
+        return ReportTable(columns, [TableLine(row) for row in self.rows])
 
 
 Maker = Callable[[Samples, int | None], ChartCard | None]

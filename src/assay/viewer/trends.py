@@ -13,12 +13,14 @@ from assay.report.charts import Chart, Panel, Point, Series, draw
 from assay.report.drawing import Drawing
 from assay.report.index import IndexedRun
 from assay.report.pictures import date_ticks
+from assay.report.report_table import ReportTable
 from assay.results import Estimate, Row, keys
 from assay.score_keys import ScoreKey
 from assay.viewer.library import RunLibrary
 from assay.viewer.matrix import Matrix, TaskKey, build_matrix
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
+from assay.viewer.tables import points_table
 
 MAX_RUNS, MAX_LINES, MAX_PAIRED, MAX_LISTED = 2000, 12, 40, 200
 """Runs of a chart, models that have separate lines, rows among which a scatter looks for two, and lines of the table below it."""
@@ -205,17 +207,20 @@ def draw_scatter(shown: Shown[ScatterPoint]) -> Drawing | None:
 def trend_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     """The content of the page of a trend."""
     shown = trend(library, query)
-    return {
-        **_page(library, query, shown, "trend", draw_trend(shown)),
-        "over": shown.over,
-        "columns": json_keys(TrendPoint),
-    }
+    points = _points_table(shown, TrendPoint)
+    return {**_page(library, query, shown, "trend", draw_trend(shown)), "over": shown.over, "points": points}
 
 
 def scatter_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     """The content of the page of a scatter plot."""
     shown = scatter(library, query)
-    return {**_page(library, query, shown, "scatter", draw_scatter(shown)), "columns": json_keys(ScatterPoint)}
+    points = _points_table(shown, ScatterPoint)
+    return {**_page(library, query, shown, "scatter", draw_scatter(shown)), "points": points}
+
+
+def _points_table(shown: Shown[P], kind: type[P]) -> ReportTable:
+    records = (json_values(point) for point in shown.points[:MAX_LISTED])
+    return points_table(json_keys(kind), records, is_over_time=shown.over == "date")
 
 
 def _page(
@@ -223,11 +228,10 @@ def _page(
 ) -> dict[str, Any]:
     return {
         "name": name, "shown": shown, "release": shown.matrix.release,
-        "records": [json_values(point) for point in shown.points[:MAX_LISTED]],
         "drawing": drawing,
         "rows": list(dict.fromkeys([*shown.matrix.keys, *shown.matrix.written]))[:500],
         "chosen": RunFilter.of(QueryParams([pair for pair in query.multi_items() if pair[0] != "task"])),
-        "pending": library.pending, "short": lambda value: format_short(value, 3),
+        "pending": library.pending,
         "live": url_for("events") if library.pending else "",
         "download": lambda kind: url_for(f"{name}.{kind}", query.multi_items()),
     }  # fmt: skip

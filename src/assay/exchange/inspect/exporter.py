@@ -147,7 +147,7 @@ def _spec(run: Run, task: str) -> JSONDict:
 def _ours(run: Run, task: str) -> JSONDict:
     """All that is known of a task, so that nothing is lost on the way back."""
     entry = run.results.tasks[task]
-    numbers = {row.key: row.estimate for row in entry.rows}
+    numbers = {key: row.estimate for key, row in run.rows(task).items()}
     return {
         "rows": [[[*key], [own.value, own.stderr]] for key, own in numbers.items() if _is_value(own.value)],
         "task": {
@@ -167,8 +167,8 @@ def _ours(run: Run, task: str) -> JSONDict:
 def _scores(run: Run, task: str, repeats: int) -> Iterator[JSONDict]:
     """The numbers of a task: each row a score, with its value under the metric's name and its standard error."""
     entry = run.results.tasks[task]
-    for row in entry.rows:
-        key, number = row.key, row.estimate
+    for key, row in run.rows(task).items():
+        number = row.estimate
         name = scorer_name(*key)
         values = {key.metric: number.value, "stderr": number.stderr}
         yield {
