@@ -81,10 +81,16 @@ def test_a_group_row_lists_the_task_rows_it_depends_on(tmp_path: Path) -> None:
     assert row.slopes == {("a", ScoreKey("acc", "strict")): 0.4}
 
 
-def test_a_run_that_scores_nothing_has_no_rows_and_an_unknown_task_has_none_either(tmp_path: Path) -> None:
-    run = Run.open(written(tmp_path / "run", status="complete"))
-    assert run.rows("b") == {}
-    assert run.rows("nothing") == {}
+def test_a_task_that_scores_nothing_has_no_rows(tmp_path: Path) -> None:
+    run = Run.open(written(tmp_path / "run", status="complete", tasks={"c": {"size": 3}}))
+    assert run.rows("b") == run.rows("c") == {}
+
+
+@pytest.mark.parametrize("look_up", ["rows", "config", "safe_config", "graph", "higher_is_better", "samples"])
+def test_a_name_that_the_run_does_not_have_is_refused_with_a_near_one(look_up: str, tmp_path: Path) -> None:
+    run = Run.open(written(tmp_path / "run", status="complete", tasks={"numbers": {"size": 3}}))
+    with pytest.raises(RunError, match="named 'numbrs' — did you mean 'numbers'"):
+        getattr(run, look_up)("numbrs")
 
 
 def test_tasks_groups_usage_and_broken_tasks_are_there(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def call_user_code(place: str, function: Callable[P, T], *args: P.args, **kwargs
     try:
         return function(*args, **kwargs)
     except BaseException as error:  # noqa: BLE001  # the one broad except: user code may raise anything
-        return Failed(_message(error) if isinstance(error, SelfExplanatory) else explain(place, error))
+        return Failed(_sentence(_message(error)) if isinstance(error, SelfExplanatory) else explain(place, error))
 
 
 class user_code:  # noqa: N801  # reads as a statement: `with user_code("process_docs", DataError):`
@@ -104,7 +104,7 @@ def explain(place: str, error: BaseException) -> str:
     message = _message(error)
     if isinstance(error, SelfExplanatory):
         return before + message
-    named = f"{type(error).__name__}: {without_queries(message):.{MOST_WORDS}}".removesuffix(": ")
+    named = f"{type(error).__name__}: {without_queries(_sentence(message)):.{MOST_WORDS}}".removesuffix(": ")
     fix = (
         f" (pip install {error.name.partition('.')[0]})"
         if isinstance(error, ModuleNotFoundError) and error.name
@@ -142,6 +142,15 @@ def _message(error: BaseException) -> str:
         return without_environment(written(str(error)))
     except (Exception, SystemExit):  # noqa: BLE001  # it cannot go through call_user_code, which calls it
         return ""
+
+
+def _sentence(message: str) -> str:
+    r"""A message in one line: it becomes a reason in tables, lists and logs.
+
+    >>> _sentence("shapes differ:\n  (2, 3)\n  (3, 2)\n"), _sentence("one  line")
+    ('shapes differ: (2, 3) (3, 2)', 'one  line')
+    """
+    return " ".join(line.strip() for line in message.splitlines() if line.strip()) if "\n" in message else message
 
 
 def _is_cancellation(error: BaseException) -> bool:

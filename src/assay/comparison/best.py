@@ -66,9 +66,8 @@ def _complete_rows(runs: Mapping[str, Run], number: NumberKey) -> dict[str, Row]
     """The rows of the runs that have this number of all their documents."""
     rows = {}
     for label, run in runs.items():
-        row = run.rows(number.name).get(number.row)
-        value = values(run, number.name).get(number.row)
-        if row is not None and value is not None and not row.is_incomplete:
+        row = run.results.row(number.name, number.row)
+        if row is not None and not row.is_incomplete and values(run, number.name).get(number.row) is not None:
             rows[label] = row
     return rows
 

@@ -217,7 +217,7 @@ def _within(
     aggregation: Aggregation, run: Run, task: str, key: ScoreKey, declared: Sequence[DeclaredMetric]
 ) -> Aggregation:
     """The aggregation with the bounds that the run notes; of a number without an interval, with those of its metric."""
-    row = run.rows(task).get(key)
+    row = run.results.row(task, key)
     noted = (
         row.estimate.scale
         if row is not None and row.estimate.method

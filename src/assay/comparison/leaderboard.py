@@ -237,7 +237,7 @@ def _ranking(key: Key, rows: Rows, runs: Mapping[str, Run], alpha: float, notes:
         notes.append(f"{name}: not ranked by {metric}: its task does not say whether more is better (higher_is_better)")
         return None
     sign = 1.0 if better else -1.0
-    known = {each: run.rows(name).get(ScoreKey(metric, filter_name)) for each, run in runs.items()}
+    known = {each: run.results.row(name, ScoreKey(metric, filter_name)) for each, run in runs.items()}
     numbers = {each: row for each, row in known.items() if row is not None and row.estimate.value is not None}
     without = [each for each in runs if each not in numbers]
     if without:

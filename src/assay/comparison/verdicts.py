@@ -158,7 +158,7 @@ def _refuse_ambiguous(gates: Sequence[Gate], numbers: RunNumbers) -> None:
 
 def _direction(gate: Gate, run: Run, verdicts: Sequence[GateVerdict]) -> list[str]:
     """A note about a gate that asks for a worse number."""
-    rows = [run.rows(verdict.name).get(ScoreKey(verdict.metric, verdict.filter)) for verdict in verdicts]
+    rows = [run.results.row(verdict.name, ScoreKey(verdict.metric, verdict.filter)) for verdict in verdicts]
     better = {row.higher_is_better for row in rows if row is not None}
     if better == {not gate.wants_more}:
         better_way = "lower" if gate.wants_more else "higher"

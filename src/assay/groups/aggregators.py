@@ -360,7 +360,9 @@ class PassAtKAggregator(MeanAggregator):
         repeats = value.evidence.repeats or ()
         few = min(map(len, repeats), default=1)
         if few < self.k:
-            return Estimate(None, None, value.n, f"it has {few} answers to a problem, fewer than k = {self.k}")
+            answers = "1 answer" if few == 1 else f"{few} answers"
+            reason = f"{answers} to a problem, and pass@{self.k} needs {self.k}"
+            return Estimate(None, None, value.n, reason)
         if not repeats:
             return value  # one answer to each problem: the share of right ones
         scores = np.array([pass_at_k(len(each), sum(score >= 1 for score in each), self.k) for each in repeats])

@@ -289,12 +289,17 @@ def gate_line(verdict: GateVerdict) -> str:
     '✗ acc > -1pp: t acc,strict -10.00pp, bound -5.00pp'
     >>> gate_line(GateVerdict("failed <= 1%", "first", "failed", "", 1, "fail", 0.02, None, 0.01, unit="%", kind="count"))
     '✗ failed <= 1%: first 2.00%'
+    >>> gate_line(GateVerdict("acc > 0.5", "g", "acc", "none", 1, "inconclusive", None, None, 0.5, reason="no number"))
+    '? acc > 0.5: g: no number'
     """
 
     difference = [gate_number(verdict, verdict.difference)] if verdict.difference is not None else []
     bound = [f"bound {gate_number(verdict, verdict.bound)}"] if verdict.bound is not None else []
-    text = ", ".join([*difference, *bound, *([verdict.reason] if verdict.reason else [])])
-    return f"{DECISION_MARKS[verdict.decision]} {verdict.gate}: {verdict.row} {text}"
+    measured = " ".join([verdict.row, ", ".join([*difference, *bound])]).strip()
+    # of the whole run the reason is the rest of the sentence
+    joint = ", " if difference or bound else " " if verdict.kind == "run" else ": "
+    text = joint.join([measured, verdict.reason]) if verdict.reason else measured
+    return f"{DECISION_MARKS[verdict.decision]} {verdict.gate}: {text}"
 
 
 def gate_number(verdict: GateVerdict, value: float) -> str:

@@ -77,7 +77,7 @@ def runs_table(runs: Sequence[str | PathLike[str]], options: RunsTableOptions | 
     )
     cells = {
         (label, measure.number): _cell(
-            run.rows(measure.number.name).get(measure.number.row), label, best[measure.number], options
+            run.results.row(measure.number.name, measure.number.row), label, best[measure.number], options
         )
         for label, run in opened.items()
         for measure in measures
@@ -181,7 +181,7 @@ def _notes(
         (label, measure): row
         for label, run in runs.items()
         for measure in measures
-        if (row := run.rows(measure.number.name).get(measure.number.row)) is not None
+        if (row := run.results.row(measure.number.name, measure.number.row)) is not None
     }
     notes = [_counts_note(rows, measures)]
     if options.spread == "stderr":

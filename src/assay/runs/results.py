@@ -85,8 +85,9 @@ def _group_lines(group: GroupEntry) -> Iterator[str]:
         if row.estimate.note:
             yield f"{group.name}: {row.key!s}: {row.estimate.note}"
     without = [row for row in rows if row.estimate.value is None]
-    for row in without:
-        yield f"{group.name}: {row.key!s}: no number: {row.estimate.reason}"
+    for reason in dict.fromkeys(row.estimate.reason for row in without):
+        names = [str(row.key) for row in without if row.estimate.reason == reason]
+        yield f"{group.name}: {some(names)}: no number: {reason}"
     if group.is_incomplete and not without:
         named = {"not run": group.not_run, "incomplete": group.incomplete_tasks}
         reasons = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)

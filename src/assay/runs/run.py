@@ -20,7 +20,7 @@ from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.records import AnyJSON, JSONDict, JSONObject, json_number, mapping
 from assay.redaction import redacted, results_without_secrets, without_secrets
-from assay.results import NO_RESULTS, Results, Row
+from assay.results import NO_RESULTS, Entry, Results, Row, TaskEntry
 from assay.runs import journal
 from assay.runs.comparison import Comparison
 from assay.runs.extensions import COMPARISON, REPORT, PlotKind, ReportOptions, ShownPlot, ShownTable
@@ -246,9 +246,9 @@ class Run:
         return str(self.facts(task).get("source") or "")
 
     def config(self, task: str) -> JSONObject:
-        """The settings of a task."""
-        entry = self.results.tasks.get(task)
-        return {} if entry is None else entry.config
+        """The settings of a task; of one without results, and of a group, none."""
+        entry = self._entry(task)
+        return entry.config if isinstance(entry, TaskEntry) else {}
 
     def safe_config(self, task: str) -> JSONDict:
         """The settings of a task, without secrets."""
@@ -264,8 +264,17 @@ class Run:
 
     def higher_is_better(self, name: str) -> Mapping[str, bool | None]:
         """By metric, of a task or group."""
-        entry = self.results.find(name)
+        entry = self._entry(name)
         return {} if entry is None else entry.directions
+
+    def _entry(self, name: str) -> Entry | None:
+        """The results of a task or group, None while it has none; a RunError where the run has none of this name."""
+        written = self.written  # `results` are these with the rows that labels correct, which are made with this
+        names = [*mapping(self.manifest.get("tasks")), *written.tasks, *written.groups, *written.broken]
+        if name not in names:
+            what = f"the run has no task or group named {name!r}"
+            raise RunError.at(Place(str(self.path)), what, did_you_mean(name, names))
+        return self.results.find(name)
 
     @property
     def model_name(self) -> str:
@@ -316,9 +325,12 @@ class Run:
     # ---- rows
 
     def rows(self, name: str) -> dict[ScoreKey, Row]:
-        """The rows of a task or group, in their order; of several numbers by name, a row for each."""
+        """The rows of a task or group, in their order; of several numbers by name, a row for each.
+
+        A RunError where the run has no task or group of this name.
+        """
         if name not in self._rows:
-            entry = self.results.find(name)
+            entry = self._entry(name)
             rows = () if entry is None or entry.rows is None else entry.rows
             self._rows[name] = {number.key: number for row in rows for number in row.numbers}
         return self._rows[name]

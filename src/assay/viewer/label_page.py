@@ -143,8 +143,8 @@ def _agreement_table(about: TaskLabels | None) -> ReportTable:
 
 def _corrected(run: Run, asked: LabelRequest) -> ReportTable | None:
     """The number of the judge, and the same one corrected by labels."""
-    row = run.rows(asked.task).get(corrected_key(asked.rows.keys[0]))
-    judge = run.rows(asked.task).get(asked.rows.keys[0])
+    row = run.results.row(asked.task, corrected_key(asked.rows.keys[0]))
+    judge = run.results.row(asked.task, asked.rows.keys[0])
     if row is None or judge is None:
         return None
     lines = [
