@@ -108,7 +108,7 @@ def _outcome(results: dict[str, Any], way: Way) -> Outcome:
     noticed = [
         f"{count['count']} {what}" for what, count in task["audit"].items() if count["count"] and what != "failed"
     ]
-    return Outcome(right, wrong, task["failed"], list(task["reasons"]), noticed)
+    return Outcome(right, wrong, task["failed"], list(task.get("reasons", ())), noticed)
 
 
 def main() -> None:

@@ -204,7 +204,9 @@ def numbers(run: Path) -> dict[str, Any]:
     opened = Run.open(run).finished()
     timed = {"date", "start_time", "end_time", "total_evaluation_time_seconds", "git_hash"}
     results = {key: value for key, value in lm_eval_layout(opened.results).items() if key not in timed}
-    results["assay"] = {key: value for key, value in results["assay"].items() if key not in ("account", "scored")}
+    results["assay"] = {
+        key: value for key, value in results["assay"].items() if key not in ("usage", "rescored", "facts")
+    }
     rows = [
         (task, row.doc_id, row.doc, row.prompt, row.responses, row.answers, row.scores, row.failed)
         for task, file in opened.sample_files().items()

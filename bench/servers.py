@@ -271,7 +271,7 @@ def evaluated(python: Path, task: str, url: str, concurrency: int, limit: int | 
 def _account(out: Path) -> dict[str, Any]:
     own = lm_eval_layout(Run.open(out).results)["assay"]
     [task] = own["tasks"].values()
-    return {**task, "retries": own["account"]["retries"]}
+    return {**task, "retries": own["usage"]["retries"]}
 
 
 def _answered(out: Path) -> int:

@@ -21,7 +21,6 @@ import jsonschema
 
 from assay import Run, export
 from assay.cli import main
-from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.runs.results_json import schema
 from run_world import stored_results
 
@@ -81,12 +80,10 @@ def outcome_of_run(folder: Path, exported: Path, names: Mapping[str, str]) -> di
 def rows_of_run(folder: Path) -> list[dict[str, object]]:
     """The rows of a run in their order, each with every field that has a value."""
     run = Run.open(folder)
-    return [_plain_row(run, kind, owner, row) for kind, owner, row in run.scored_rows()]
+    return [_plain_row(kind, owner, row) for kind, owner, row in run.scored_rows()]
 
 
-def _plain_row(run: Run, kind: str, owner: str, row: Any) -> dict[str, object]:
-    layout = lm_eval_layout(run.results)["assay"][f"{kind}s"][owner]["rows"]
-    stored = layout[f"{row.metric},{row.filter}"]
+def _plain_row(kind: str, owner: str, row: Any) -> dict[str, object]:
     number = row.estimate
     fields = {
         "owner": owner,
@@ -108,13 +105,27 @@ def _plain_row(run: Run, kind: str, owner: str, row: Any) -> dict[str, object]:
         "scale": number.scale,
         "unused_bounds": number.unused_bounds,
         "bounds": row.failure_bounds,
-        "tasks": stored.get("tasks"),
+        "tasks": row.tasks if row.tasks > 1 else None,
         "slopes": [[task, *key, slope] for (task, key), slope in (row.slopes or {}).items()],
+        "values": number.named_values,
+        "clusters": number.clusters,
+        "missing": list(row.missing),
+        "chosen": list(row.chosen),
+        "noise": row.noise,
+        "reliability": [
+            {
+                "confidence": point.confidence,
+                "accuracy": point.accuracy.value,
+                "n": point.accuracy.n,
+                "interval": point.accuracy.interval,
+            }
+            for point in row.reliability
+        ],
+        "labels": row.labels,
+        "tuning": row.tuning,
+        "reasons": dict(row.reasons) or None,
     }
-    shown = {*fields, "stderr", "of"}
-    return {name: value for name, value in fields.items() if not _is_empty(value)} | {
-        name: value for name, value in stored.items() if name not in shown
-    }
+    return {name: value for name, value in fields.items() if not _is_empty(value)}
 
 
 def _is_empty(value: object) -> bool:
@@ -124,17 +135,57 @@ def _is_empty(value: object) -> bool:
 def facts_of_run(folder: Path) -> dict[str, object]:
     """What a run reports beside its rows: documents, failures and their reasons, members of groups, usage."""
     run = Run.open(folder)
-    section = lm_eval_layout(run.results)["assay"]
-    owners = {**section["tasks"], **section["groups"]}
-    facts = {name: value for name, value in section.items() if name not in ("status", "tasks", "groups", "account")}
+    results = run.results
+    facts = {
+        "ended": results.ended, "shard": results.shard, "stop_when": results.stop_when, "servers": results.servers,
+        "fallbacks": results.fallbacks, "imported": results.imported, "scored": results.rescored,
+    }  # fmt: skip
+    owners = {name: _facts_of_task(task) for name, task in results.tasks.items()}
     return {
         "status": run.status,
-        **facts,
-        "owners": {
-            name: {key: value for key, value in about.items() if key not in ("rows", "bounds")}
-            for name, about in owners.items()
-        },
+        "failed": results.failed,
+        "incomplete": [task.name for task in results.tasks.values() if task.is_incomplete],
+        "broken": results.broken,
+        **{name: value for name, value in facts.items() if value},
+        "owners": {**owners, **{name: _facts_of_group(group) for name, group in results.groups.items()}},
         "usage": run.usage,
+    }
+
+
+def _facts_of_task(task: Any) -> dict[str, object]:
+    further = {
+        "not_asked": task.not_asked,
+        "noticed": task.noticed,
+        "remarks": task.remarks,
+        "audit": {
+            flag: {"count": found.count, **({"ids": found.ids} if found.count else {})}
+            for flag, found in task.audit.items()
+        },
+        "no_value": {str(row.key): row.estimate.reason for row in task.rows if row.lacks_number},
+        "never_came": task.never_came,
+    }
+    return {
+        "documents": task.documents,
+        "scored": task.scored,
+        "failed": task.failed,
+        "reasons": task.reasons,
+        "incomplete": task.is_incomplete,
+        **{name: value for name, value in further.items() if value or name == "audit"},
+    }
+
+
+def _facts_of_group(group: Any) -> dict[str, object]:
+    names = ("tasks", "scored_tasks", "failed", "not_run", "incomplete_tasks") if group.is_incomplete else ()
+    further = {
+        "metadata": group.metadata,
+        "skipped": group.skipped,
+        "computed_by": group.computed_by,
+        "no_value": {str(row.key): row.estimate.reason for row in group.rows or () if row.lacks_number},
+    }
+    return {
+        "incomplete": group.is_incomplete,
+        **{name: getattr(group, name) for name in names},
+        **{name: value for name, value in further.items() if value},
     }
 
 

@@ -10,6 +10,7 @@ from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.groups.task_results import Members, as_floats
 from assay.models import Scripted
+from run_world import rows_of
 from small_runs import ANYTHING, SAMPLED, run, write_task
 
 Plain = Mapping[str, Mapping[str, float]]
@@ -89,12 +90,6 @@ UNSURE = Scripted(generate=_attempt, identity="unsure")
 def group_file(folder: Path, yaml: str, name: str = "group") -> None:
     folder.mkdir(exist_ok=True)
     (folder / f"{name}_file.yaml").write_text(dedent(yaml).lstrip("\n"), encoding="utf-8")
-
-
-def rows_of(results: Mapping[str, Any], group: str) -> dict[str, Any]:
-    """Everything results report about the numbers of a group."""
-    data: dict[str, Any] = results["assay"]["groups"][group]["rows"]
-    return data
 
 
 def group_row(folder: Path, yaml: str, key: str = "acc,none", **options: Any) -> dict[str, Any]:

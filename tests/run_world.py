@@ -114,6 +114,19 @@ def results(output: Path) -> dict[str, Any]:
     return lm_eval_layout(Run.open(output).results)
 
 
+def rows_of(results: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """The rows of a task or group by metric and filter, with two fields that results.json leaves out where they say nothing."""
+    entries = {**results["assay"]["tasks"], **results["assay"].get("groups", {})}
+    rows = entries[owner].get("rows") or ()
+    silent = {"failed": 0, "method": None}
+    return {f"{row['metric']},{row['filter']}": {**silent, **row} for row in rows}
+
+
+def failed_in(results: Mapping[str, Any]) -> int:
+    """How many documents failed, of all tasks."""
+    return sum(task["failed"] for task in results["assay"]["tasks"].values())
+
+
 def change_results(output: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Write results.json with a change, as another program would."""
     content = stored_results(output)

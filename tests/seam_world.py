@@ -15,7 +15,7 @@ from assay import GroupManager, TaskManager
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.merge import merge as merge_shards
 from assay.evaluation.score import ScoreOptions
-from assay.evaluation.score import score as score_again
+from assay.exchange.importers import score as score_again
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.registry import load_plugins

@@ -20,6 +20,7 @@ from assay.statistics import estimate
 from assay.tasks.metrics import row_bounds
 from assay.viewer.distributions import slice_score
 from interval_oracles import bounded
+from run_world import rows_of
 from small_runs import SAMPLED, generate, processed, run, says
 
 RIGHT = [8] * 19 + [3]
@@ -33,7 +34,7 @@ metric_list:
 
 
 def rows(results: dict[str, Any], name: str = "t") -> dict[str, Any]:
-    return {row.partition(",")[0]: about for row, about in results["assay"]["tasks"][name]["rows"].items()}
+    return {row.partition(",")[0]: about for row, about in rows_of(results, name).items()}
 
 
 def answers() -> list[list[str]]:
@@ -62,7 +63,7 @@ def test_a_group_has_the_interval_of_its_task(tmp_path: Path) -> None:
     )
     generate(tmp_path, answers(), ["yes"] * 20, SAMPLED + REPEATS)
     results = run(tmp_path, says(answers()), "g")
-    own, together = rows(results), results["assay"]["groups"]["g"]["rows"]
+    own, together = rows(results), rows_of(results, "g")
     for name in ("pass@4", "exact_match"):
         assert together[f"{name},none"]["interval"] == pytest.approx(own[name]["interval"], rel=1e-12)
 
@@ -226,7 +227,7 @@ def test_rounding_beyond_a_bound_changes_no_number_of_a_run_its_gates_groups_and
         scores = [best] * 27 + [5.0, 40.0, 60.0]
         marked(tmp_path, scores, yaml)
         results = run(tmp_path, says([str(score) for score in scores]), "g", output_path=str(tmp_path / name))
-        group = results["assay"]["groups"]["g"]["rows"]["marks,none"]
+        group = rows_of(results, "g")["marks,none"]
         seen[name] = (
             rows(results)["marks"],
             group["value"],

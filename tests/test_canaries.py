@@ -390,8 +390,8 @@ def test_an_account_survives_packing_and_importing(folders: tuple[Path, Path]) -
     said_by("pack", built / "run", "-o", built / "run.zip")
     assert said_by("import", built / "run.zip", "-o", built / "again").code == 1  # as the run: documents failed
     before, after = (lm_eval_layout(assay.Run.open(built / name).results) for name in ("run", "again"))
-    assert after["assay"]["account"] == before["assay"]["account"]
-    assert after["assay"]["account"]["tokens"]["in"] > 0
+    assert after["assay"]["usage"] == before["assay"]["usage"]
+    assert after["assay"]["usage"]["tokens"]["in"] > 0
     assert after["results"] == before["results"]
 
 

@@ -145,7 +145,7 @@ def test_the_foot_of_a_table_shows_requested_and_computed_tokens(
     said = capsys.readouterr().err
     assert "requests: 14 answered; asked 28 tokens, computed 14 (2.0 × fewer), " in said
     assert " on the device" in said
-    account = run_world.results(world / "one")["assay"]["account"]
+    account = run_world.results(world / "one")["assay"]["usage"]
     assert account["tokens"] == {"in": 28, "out": 0, "in_from_cache": 14, "computed": 14}
     assert account["device_seconds"] > 0
     assert "seconds" not in account

@@ -27,6 +27,7 @@ from assay.statistics.intervals import interval
 from assay.statistics.spread import MemberEstimate
 from group_world import UNSURE, attempts, group_row
 from interval_oracles import bell_and_mccaffrey
+from run_world import rows_of
 from small_runs import ANYTHING, noting, run, write_task
 
 RIGHT = [1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 1, 0]
@@ -54,7 +55,7 @@ def passages(
 
 
 def row_of(folder: Path, **options: Any) -> dict[str, Any]:
-    data: dict[str, Any] = run(folder, ANYTHING, **options)["assay"]["tasks"]["t"]["rows"]["x,none"]
+    data: dict[str, Any] = rows_of(run(folder, ANYTHING, **options), "t")["x,none"]
     return data
 
 
@@ -207,7 +208,7 @@ def test_pass_at_k_counts_clusters_of_problems(tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text(
         "group: g\ntask: [t]\naggregate_metric_list: [{metric: p, aggregation: pass@k, kwargs: {k: 2}}]\n"
     )
-    row = run(tmp_path, UNSURE, "g")["assay"]["groups"]["g"]["rows"]["p,none"]
+    row = rows_of(run(tmp_path, UNSURE, "g"), "g")["p,none"]
     assert (row["value"], row["stderr"]) == (0.5, pytest.approx(0.5))
 
 

@@ -17,7 +17,8 @@ from assay import simple_evaluate
 from assay.comparison.compare import compare
 from assay.comparison.pairing import _by_content
 from assay.errors import AssayError
-from assay.evaluation.score import ScoreOptions, score
+from assay.evaluation.score import ScoreOptions
+from assay.exchange.importers import score
 from assay.report.comparison_text import comparison_summary, flip_lines
 from assay.report.pictures import share_differences
 from assay.runs.comparison import ComparedRow, Comparison

@@ -22,7 +22,7 @@ from sklearn.metrics import (
 )
 
 from assay import ConfigError, compare
-from assay.evaluation.score import score
+from assay.exchange.importers import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.report.write import report_text
 from assay.scoring.metrics.confidence import log_odds
@@ -32,6 +32,7 @@ from assay.statistics.calibration import brier_part, less_bias, reliability_curv
 from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.intervals import interval, with_interval
 from interval_oracles import bounded
+from run_world import rows_of
 from small_runs import choose, generate, noting, run, write_task
 
 ALL = ("ece", "brier_score", "brier_reliability", "brier_resolution", "brier_uncertainty", "roc_auc", "pr_auc",
@@ -46,8 +47,8 @@ def drawn(seed: int, n: int, *, ties: bool = False) -> tuple[Any, Any]:
     return confidence, (draw.random(n) < confidence**1.4).astype(int)
 
 
-def rows_of(results: Any, task: str = "t") -> dict[str, Any]:
-    rows: dict[str, Any] = results["assay"]["tasks"][task]["rows"]
+def rows_by_metric(results: Any) -> dict[str, Any]:
+    rows = rows_of(results, "t")
     return {name.removesuffix(",none"): row for name, row in rows.items()}
 
 
@@ -69,7 +70,7 @@ def test_every_metric_of_confidence_by_hand(tmp_path: Path) -> None:
     entries = "".join(f"{{metric: {name}}}, " for name in ALL)
     half = "{metric: selective_accuracy, coverage: 0.5, name: half}"
     results = binary(tmp_path, SHARES, GOLDS, f"metric_list: [{entries}{half}]\n")
-    rows = rows_of(results)
+    rows = rows_by_metric(results)
     assert {name: row["value"] for name, row in rows.items()} == pytest.approx({
         "ece": 0.4, "brier_score": 2 * (0.01 + 0.64 + 0.09 + 0.16) / 4, "brier_reliability": 2 * (0.01 + 0.64 + 0.09 + 0.16) / 4,
         "brier_resolution": 0.5, "brier_uncertainty": 0.5, "roc_auc": 0.75, "pr_auc": (1 + 2 / 3) / 2,
@@ -88,7 +89,7 @@ def test_the_reliability_curve_is_in_results_and_report(tmp_path: Path) -> None:
     results = binary(
         tmp_path, shares, golds, "metric_list: [{metric: ece, bins: 2}]\n", output_path=str(tmp_path / "r")
     )
-    [point] = rows_of(results)["ece"]["reliability"]
+    [point] = rows_by_metric(results)["ece"]["reliability"]
     assert (point["confidence"], point["accuracy"], point["n"]) == pytest.approx((0.8, 0.75, 12))
     assert point["interval"][0] < 0.75 < point["interval"][1]
     assert json.loads(report_text([tmp_path / "r"], "json"))["runs"][0]["curves"][0]["points"][0]["n"] == 12
@@ -104,7 +105,10 @@ def test_the_reliability_curve_is_in_results_and_report(tmp_path: Path) -> None:
 def test_equal_bins_hold_equal_numbers(tmp_path: Path) -> None:
     shares, golds = [0.99, 0.98, 0.97, 0.6], [1, 1, 0, 1]
     entry = "metric_list: [{metric: ece, bins: 2, equal_mass: true}]\n"
-    assert [each["n"] for each in rows_of(binary(tmp_path, shares, golds, entry))["ece"]["reliability"]] == [2, 2]
+    assert [each["n"] for each in rows_by_metric(binary(tmp_path, shares, golds, entry))["ece"]["reliability"]] == [
+        2,
+        2,
+    ]
 
 
 def test_groups_comparisons_and_rescoring_know_them(tmp_path: Path) -> None:
@@ -117,12 +121,12 @@ def test_groups_comparisons_and_rescoring_know_them(tmp_path: Path) -> None:
     ece = rows["ece"].difference
     assert (ece.low or 0) < float(ece) < (ece.high or 0)
     again = lm_eval_layout(score(tmp_path / "a").results)
-    assert rows_of(again) == rows_of(first)
+    assert rows_by_metric(again) == rows_by_metric(first)
     (tmp_path / "g.yaml").write_text("group: g\ntask: [t]\naggregate_metric_list: [{metric: ece}, {metric: roc_auc}]\n")
     grouped = binary(tmp_path, confidence, right, yaml, tasks="g")
-    own = grouped["assay"]["groups"]["g"]["rows"]["ece,none"]
+    own = rows_of(grouped, "g")["ece,none"]
     assert (own["value"], own["stderr"]) == pytest.approx(
-        (rows_of(first)["ece"]["value"], rows_of(first)["ece"]["stderr"])
+        (rows_by_metric(first)["ece"]["value"], rows_by_metric(first)["ece"]["stderr"])
     )
 
 
@@ -131,7 +135,9 @@ def test_classes_of_choices_are_named_by_label(tmp_path: Path) -> None:
     shares = draw.dirichlet([1, 1, 1], 40)
     golds = [int(draw.choice(3, p=each)) for each in shares]
     entries = "{metric: roc_auc}, {metric: roc_auc, label: b, name: b}, {metric: pr_auc, label: 2, name: c}"
-    rows = rows_of(choose(tmp_path, np.log(shares).tolist(), golds, ["a", "b", "c"], f"metric_list: [{entries}]\n"))
+    rows = rows_by_metric(
+        choose(tmp_path, np.log(shares).tolist(), golds, ["a", "b", "c"], f"metric_list: [{entries}]\n")
+    )
     gold = np.array(golds)
     assert {name: row["value"] for name, row in rows.items()} == pytest.approx({
         "roc_auc": roc_auc_score(gold, shares, multi_class="ovr"),
@@ -143,14 +149,14 @@ def test_classes_of_choices_are_named_by_label(tmp_path: Path) -> None:
 def test_agreement_of_texts(tmp_path: Path) -> None:
     golds, answers = ["low", "mid", "high", "low", "mid"], ["low", "high", "high", "mid", "mid"]
     entries = "{metric: kappa}, {metric: kappa, weights: quadratic, labels: [low, mid, high], name: weighted}"
-    rows = rows_of(generate(tmp_path, answers, golds, f"metric_list: [{entries}]\n"))
+    rows = rows_by_metric(generate(tmp_path, answers, golds, f"metric_list: [{entries}]\n"))
     order = ["low", "mid", "high"]
     assert rows["kappa"]["value"] == pytest.approx(cohen_kappa_score(golds, answers))
     expected = cohen_kappa_score(golds, answers, labels=order, weights="quadratic")
     assert rows["weighted"]["value"] == pytest.approx(expected)
     numbers = generate(tmp_path, ["4", "2.5", "none", "1"], ["5", "2", "3", "1"], "metric_list: [{metric: spearman}]\n")
-    assert rows_of(numbers)["spearman"]["value"] == pytest.approx(1.0)
-    assert rows_of(numbers)["spearman"]["failed"] == 1  # "none" is not a number
+    assert rows_by_metric(numbers)["spearman"]["value"] == pytest.approx(1.0)
+    assert rows_by_metric(numbers)["spearman"]["failed"] == 1  # "none" is not a number
 
 
 @pytest.mark.parametrize(
@@ -177,7 +183,7 @@ def test_wrong_parameters_are_refused_before_any_request(said: str, entry: str, 
 def test_metrics_without_a_number_give_a_reason(tmp_path: Path) -> None:
     entries = "{metric: roc_auc}, {metric: kappa}, {metric: spearman}"
     results = binary(tmp_path, [0.9, 0.8], [1, 1], f"metric_list: [{entries}]\n")
-    reasons = results["assay"]["tasks"]["t"]["no_value"]
+    reasons = {key: row["reason"] for key, row in rows_of(results, "t").items() if row["lacks_number"]}
     assert "all documents are of one class" in reasons["roc_auc,none"]
     assert "all labels are the same" in reasons["kappa,none"]
     assert "no correlation" in reasons["spearman,none"]

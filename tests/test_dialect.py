@@ -49,6 +49,7 @@ from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 from assay.tasks.validate import validate
 from graph_world import CLASSIFICATION, the_file, write_graph
+from run_world import rows_of
 from serving import TALKING, Servers
 from small_runs import SAMPLED, choose, generate, noting, processed, run, write_task
 from test_graph_keys import CODE, edge, graph
@@ -128,7 +129,7 @@ def case(rule: str, *, theirs: Any, ours: Any) -> Callable[[Callable[[World], An
 
 
 def row_of(results: dict[str, Any], metric: str, filter_name: str = "none") -> dict[str, Any]:
-    row: dict[str, Any] = results["assay"]["tasks"]["t"]["rows"][f"{metric},{filter_name}"]
+    row: dict[str, Any] = rows_of(results, "t")[f"{metric},{filter_name}"]
     return row
 
 

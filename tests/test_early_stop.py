@@ -73,7 +73,7 @@ def test_a_task_that_is_refused_stops_and_the_others_continue(tmp_path: Path, ca
         again = evaluate(tmp_path, url, output_path=str(tmp_path / "run"))
     assert 20 <= refused <= 20 + 16
     bad = results["assay"]["tasks"]["bad"]
-    assert (bad["failed"], bad["documents"], bad["incomplete"]) == (SIZE, SIZE, True)
+    assert (bad["failed"], bad["documents"], bad["is_incomplete"]) == (SIZE, SIZE, True)
     not_asked = {reason: count for reason, count in bad["reasons"].items() if reason.startswith("not asked, since")}
     assert sum(not_asked.values()) == SIZE - refused
     assert results["results"]["good"]["exact_match,none"] == 1.0

@@ -19,6 +19,7 @@ from assay.groups.pooled_means import pooled_stderr, weighted_mean
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import StderrMethod, bootstrap, estimate
 from assay.statistics.evidence import Estimate
+from run_world import rows_of
 from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run
 
 LLS = [-0.5, -1.25, -3.0, -0.75, -2.0, -1.5, -0.25, -4.0]
@@ -200,7 +201,7 @@ def test_one_document_has_no_error(compat: str | None, name: str, tmp_path: Path
     processed(tmp_path, [{"x": 1.0}], f"metric_list: [{{metric: x, aggregation: {name}}}]\n")
     results = run(tmp_path, ANYTHING, compat=compat)
     assert results["results"]["t"]["x_stderr,none"] == "N/A"
-    assert "one document" in results["assay"]["tasks"]["t"]["rows"]["x,none"]["reason"]
+    assert "one document" in rows_of(results, "t")["x,none"]["reason"]
 
 
 @pytest.mark.parametrize("compat", [None, "lm-eval"])

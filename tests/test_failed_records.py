@@ -10,7 +10,8 @@ import pytest
 import assay
 from assay.cli import main
 from assay.evaluation.merge import merge
-from assay.evaluation.score import ScoreOptions, score
+from assay.evaluation.score import ScoreOptions
+from assay.exchange.importers import score
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
 from test_graphs import account, last, run, scripted

@@ -10,6 +10,7 @@ import pytest
 
 from assay import simple_evaluate
 from assay.models import Scripted
+from run_world import rows_of
 
 GOOD = """
     task: {name}
@@ -104,7 +105,7 @@ def test_an_aggregation_that_returns_no_number_costs_its_own_row(built: str, tmp
     code = f"class Odd:\n    def __repr__(self): raise ValueError\ndef f(values): return {built}"
     results = run(tmp_path, code, MEAN.replace("mean", "!function h.f"))
     assert results["results"]["good"]["exact_match,none"] == 1.0
-    reason = results["assay"]["tasks"]["bad"]["rows"]["exact_match,none"]["reason"]
+    reason = rows_of(results, "bad")["exact_match,none"]["reason"]
     assert "which is not a number" in reason
 
 
@@ -204,7 +205,7 @@ def test_a_unit_result_of_user_code_that_is_not_a_number_fails_its_record_in_tha
         tasks=[str(tmp_path / "graph_config.yaml")],
         include_defaults=False,
     )
-    row = results["assay"]["tasks"]["gg"]["rows"]["m,none"]
+    row = rows_of(results, "gg")["m,none"]
     assert (results["results"]["gg"]["m,none"], row["n"]) == (1.0, 1)
     assert results["assay"]["tasks"]["gg"]["failed"] == 1
     assert "'m_result' has no score that is a number" in str(results["assay"]["tasks"]["gg"]["reasons"])

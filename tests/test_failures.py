@@ -6,7 +6,20 @@ import pytest
 
 from commands import Run
 from conftest import Write
-from run_world import ACC, EXACT_MATCH, FILES, SUMS, RecordingModel, keys, manifest, results, run, samples
+from run_world import (
+    ACC,
+    EXACT_MATCH,
+    FILES,
+    SUMS,
+    RecordingModel,
+    failed_in,
+    keys,
+    manifest,
+    results,
+    rows_of,
+    run,
+    samples,
+)
 
 
 def test_a_failure_is_counted_with_its_reason_and_never_a_zero(tasks: Path, output: Path) -> None:
@@ -17,7 +30,7 @@ def test_a_failure_is_counted_with_its_reason_and_never_a_zero(tasks: Path, outp
     assert written["results"]["sums"]["exact_match_stderr,none"] == pytest.approx((0.25 / 3) ** 0.5, abs=1e-12)
     counted = written["assay"]["tasks"]["sums"]
     assert (counted["documents"], counted["scored"], counted["failed"]) == (5, 4, 1)
-    assert counted["bounds"]["exact_match,none"] == pytest.approx([0.4, 0.6], abs=1e-12)
+    assert rows_of(written, "sums")["exact_match,none"]["failure_bounds"] == pytest.approx([0.4, 0.6], abs=1e-12)
     assert [(reason.count("no answer to 1+1="), n) for reason, n in counted["reasons"].items()] == [(1, 1)]
     assert written["assay"]["tasks"]["colours"]["failed"] == 0
     failed = [row["failed"] for row in samples(output, "sums")]
@@ -30,15 +43,16 @@ def test_a_row_with_more_failures_than_allowed_is_incomplete(
     max_failed: float, incomplete: list[str], tasks: Path, output: Path
 ) -> None:
     returned = run(RecordingModel(failing={"1+1="}), tasks, output, max_failed=max_failed)
-    assert returned["assay"]["incomplete"] == incomplete
-    assert returned["assay"]["failed"] == 1
+    tasks_of_run = returned["assay"]["tasks"].items()
+    assert [name for name, task in tasks_of_run if task.get("is_incomplete")] == incomplete
+    assert failed_in(returned) == 1
 
 
 def test_a_choice_of_which_one_request_failed_is_not_scored(tasks: Path, output: Path) -> None:
     """Without snow, all three are right."""
     returned = run(RecordingModel(failing={"snow is"}), tasks, output)
     assert returned["results"]["colours"]["acc,none"] == 1
-    assert returned["assay"]["tasks"]["colours"]["bounds"]["acc,none"] == pytest.approx([0.75, 1], abs=1e-12)
+    assert rows_of(returned, "colours")["acc,none"]["failure_bounds"] == pytest.approx([0.75, 1], abs=1e-12)
 
 
 def test_a_task_of_which_everything_failed_has_no_number(tasks: Path, output: Path) -> None:
@@ -55,7 +69,7 @@ def test_failed_requests_are_asked_again_and_no_others(tasks: Path, output: Path
     assert sorted(asked.calls) == [("1+1=", "0"), ("snow is", " green"), ("snow is", " red")]
     assert returned["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
     assert returned["results"]["colours"]["acc,none"] == ACC
-    assert (returned["assay"]["failed"], manifest(output)["status"]) == (0, "complete")
+    assert (failed_in(returned), manifest(output)["status"]) == (0, "complete")
 
 
 SCORED_BY_A_HELPER = {

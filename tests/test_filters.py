@@ -13,6 +13,7 @@ from assay import ConfigError, TaskManager
 from assay.models import Scripted
 from assay.scoring.filters import FILTERS
 from assay.tasks.validate import validate
+from run_world import failed_in
 from small_runs import SAMPLED, filtered, generate, noting, run, says, write_task
 
 CASES: dict[str, tuple[str, Mapping[str, Any], list[Any], list[Any]]] = {
@@ -166,7 +167,7 @@ def test_more_responses_than_there_are_is_never_a_score(tmp_path: Path) -> None:
         assert "take_first_k" in str(error)
     else:
         assert "exact_match,k" not in results["results"]["t"]
-        assert results["assay"]["failed"] == 2
+        assert failed_in(results) == 2
 
 
 def test_a_match_that_is_not_there_is_no_match(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_a_match_that_is_not_there_is_no_match(tmp_path: Path) -> None:
     results = generate(tmp_path, ["b b", "b", ""], ["b", "b", "[invalid]"], yaml)
     assert filtered(results, "r") == ["b", "[invalid]", "[invalid]"]
     assert (results["results"]["t"]["exact_match,r"], results["results"]["t"]["sample_len"]) == (2 / 3, 3)
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
     assert results["assay"]["tasks"]["t"]["noticed"]["no match by filter r"] == 2
 
 

@@ -35,7 +35,7 @@ from assay.statistics.intervals import interval
 from commands import Ended, Run
 from conftest import Write
 from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
-from run_world import ACC, COLOURS, FILES, RecordingModel
+from run_world import ACC, COLOURS, FILES, RecordingModel, rows_of
 
 TREE = {
     **FILES,
@@ -60,11 +60,9 @@ def test_a_group_that_is_exported_and_imported_is_of_as_many_documents(
         del loaded["groups"]["all"]["sample_count"]
     Path(results).write_text(json.dumps(loaded))
     imported = lm_eval_layout(import_runs([tmp_path / "files"], tmp_path / "back"))
-    row = imported["assay"]["groups"]["all"]["rows"]["acc,none"]
+    row = rows_of(imported, "all")["acc,none"]
     assert (row["value"], row["n"]) == (ACC, 2 * len(COLOURS))
-    assert row["interval"] == pytest.approx(
-        run_world.results(output)["assay"]["groups"]["all"]["rows"]["acc,none"]["interval"]
-    )
+    assert row["interval"] == pytest.approx(rows_of(run_world.results(output), "all")["acc,none"]["interval"])
     assert imported["group_subtasks"]["plain"] == ["colours"]
 
 
@@ -77,7 +75,7 @@ def test_an_imported_group_number_that_is_not_the_mean_of_its_members_has_no_doc
     loaded["groups"]["all"] = {"alias": "all", "acc,none": 0.9, "acc_stderr,none": 0.1}
     Path(results).write_text(json.dumps(loaded))
     imported = lm_eval_layout(import_runs([tmp_path / "files"], tmp_path / "back"))
-    row = imported["assay"]["groups"]["all"]["rows"]["acc,none"]
+    row = rows_of(imported, "all")["acc,none"]
     assert (row["value"], row["stderr"], row["n"], row["interval"]) == (0.9, 0.1, 0, None)
 
 

@@ -98,7 +98,7 @@ def run(folder: Path, answers: list[Any], **options: Any) -> dict[str, Any]:
 def scored(results: dict[str, Any]) -> str:
     """All that scores decide, as text: types and order of keys included."""
     about = results["assay"]["tasks"]["t"]
-    return json.dumps([results["results"], results["samples"], about["reasons"]], default=str)
+    return json.dumps([results["results"], results["samples"], about.get("reasons", {})], default=str)
 
 
 def where(log: Path) -> dict[str, list[str]]:

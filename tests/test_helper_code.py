@@ -18,6 +18,7 @@ from assay.compat.modules import HelperCode
 from assay.models import Scripted
 from assay.report.table import results_table
 from conftest import Write
+from run_world import rows_of
 
 BORROWED = ("lm_eval", "datasets", "evaluate", "transformers")
 
@@ -346,7 +347,7 @@ def test_an_aggregation_may_give_several_numbers_by_name(compat: str | None, wri
     assert results["results"]["t"]["found,none"] == {"e0": 1, "e1": 1, "e2": 0}
     assert results["results"]["t"]["found_stderr,none"] == "N/A"
     assert results["assay"]["status"] == "complete"
-    assert results["assay"]["tasks"]["t"]["rows"]["found,none"]["values"] == {"e0": 1, "e1": 1, "e2": 0}
+    assert rows_of(results, "t")["found,none"]["named_values"] == {"e0": 1, "e1": 1, "e2": 0}
     assert "e0 1.0000, e1 1.0000, e2 0.0000" in str(results_table(results.results))
 
 

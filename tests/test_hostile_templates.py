@@ -22,6 +22,7 @@ from assay.samples.prompt import template
 from assay.scoring import loop, verdicts
 from assay.templates import Sandbox, is_simple
 from conftest import Write
+from run_world import rows_of
 from small_runs import generate, run, says, write_task
 
 LIMIT = "took more than|takes more than"
@@ -163,7 +164,7 @@ def test_a_template_that_hangs_for_some_documents_fails_those_alone(
     rows = [{"q": each, "gold": "x"} for each in ("0", "a" * 40 + "b", "2")]
     write_task(tmp_path, rows, f"output_type: generate_until\ndoc_to_text: {text}\ndoc_to_target: gold\n")
     results = run(tmp_path, says(["x", "", "x"]))
-    [row] = results["assay"]["tasks"]["t"]["rows"].values()
+    [row] = rows_of(results, "t").values()
     assert (row["n"], row["failed"], row["value"]) == (2, 1, 1.0)
 
 
@@ -172,7 +173,7 @@ SLOW = "metric_list: [{metric: exact_match, regexes_to_ignore: ['(a+)+$']}]\n"
 
 def slow_metric(folder: Path) -> dict[str, Any]:
     results = generate(folder, ["x", "a" * 40 + "b"], ["x", "x"], SLOW)
-    return results["assay"]["tasks"]["t"]["rows"]["exact_match,none"]  # type: ignore[no-any-return]
+    return rows_of(results, "t")["exact_match,none"]  # type: ignore[no-any-return]
 
 
 def test_a_pattern_of_a_metric_that_takes_too_long_fails_its_document(
@@ -216,7 +217,7 @@ def test_a_judge_prompt_without_limits_fails_its_document(
     write_task(tmp_path, rows, dedent(JUDGED).replace("PROMPT", json.dumps(prompt)))
     judge = Scripted(generate=lambda prompt, *_: json.dumps({"id": prompt.split()[-1], "reason": "", "score": 10}))
     results = run(tmp_path, says(["good", "bad"]), model_role={"judge": judge})
-    [row] = results["assay"]["tasks"]["t"]["rows"].values()
+    [row] = rows_of(results, "t").values()
     assert (row["n"], row["failed"]) == (1, 1), results["assay"]["tasks"]["t"]
 
 

@@ -294,7 +294,6 @@ TEXTS_OF_KEYS = {"REPEATS", "STDERR", "is_joined", "join_scores", "split_rows", 
 MAY_JOIN = {
     "score_keys.py": "the one module that joins and splits",
     "exchange/": "files of lm-eval and Inspect",
-    "runs/lm_eval_logs.py": "lm-eval's samples files",
     "groups/task_results.py": "what users' aggregators are given",
     "groups/aggregators.py": "what users' aggregators return",
     "runs/samples/": "names of columns",

@@ -26,7 +26,7 @@ from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
-from run_world import ACC, EXACT_MATCH, RecordingModel, sample_rows
+from run_world import ACC, EXACT_MATCH, RecordingModel, rows_of, sample_rows
 
 
 @pytest.fixture(scope="session")
@@ -54,12 +54,12 @@ def test_lm_evals_files_become_a_run_that_is_scored_again_to_the_same_numbers(
     assert lm_eval_layout(again.results)["results"].keys() == theirs["results"].keys()
     for task in theirs["results"]:
         assert values(lm_eval_layout(again.results), task) == pytest.approx(values(theirs, task), rel=1e-12)
-    assert lm_eval_layout(again.results)["assay"]["scored"]["changed"] == {}
+    assert lm_eval_layout(again.results)["assay"]["rescored"]["changed"] == {}
 
 
 def test_numbers_that_are_means_of_documents_have_intervals_and_lm_evals_errors(tmp_path: Path) -> None:
     imported = lm_eval_layout(import_runs([HERE / "logged/synth_wino"], tmp_path / "run"))
-    row = imported["assay"]["tasks"]["synth_wino"]["rows"]["acc,none"]
+    row = rows_of(imported, "synth_wino")["acc,none"]
     assert row["value"] == pytest.approx(1 / 3)
     assert row["stderr"] == pytest.approx(1 / 3)  # √(2/9 / 2), of three documents
     assert 0 < row["interval"][0] < 1 / 3 < row["interval"][1] < 1
@@ -118,7 +118,7 @@ def test_choices_of_inspects_have_their_right_one(tmp_path: Path) -> None:
 def test_epochs_that_are_put_together_in_two_ways_have_two_numbers(tmp_path: Path) -> None:
     """Right are 1 and 0, 1 and 1, 0 and 0 of three samples; another scorer leaves the first of them out."""
     imported = lm_eval_layout(import_runs([INSPECT / "talks.eval"], tmp_path / "run"))
-    row, rows = imported["results"]["talks"], imported["assay"]["tasks"]["talks"]["rows"]
+    row, rows = imported["results"]["talks"], rows_of(imported, "talks")
     assert (row["accuracy,match"], row["accuracy_at_least_1,match"]) == (0.5, pytest.approx(2 / 3))
     assert rows["accuracy_at_least_1,match"]["stderr"] == pytest.approx(1 / 3)
     assert rows["mean,left_out"]["value"] == 2 and rows["mean,left_out"]["n"] == 2
@@ -136,7 +136,8 @@ def test_a_log_is_read_however_it_is_packed(tmp_path: Path) -> None:
     as_json(INSPECT / "sums.eval", tmp_path / "sums.json")
     first = lm_eval_layout(import_runs([INSPECT / "sums.eval"], tmp_path / "a"))
     for name in ("sums.eval", "sums.json"):
-        assert lm_eval_layout(import_runs([tmp_path / name], tmp_path / f"run-{name}"))["assay"] == first["assay"]
+        again = lm_eval_layout(import_runs([tmp_path / name], tmp_path / f"run-{name}"))["assay"]
+        assert (again["tasks"], again["status"]) == (first["assay"]["tasks"], first["assay"]["status"])
 
 
 def cancelled(name: str, value: Any) -> Any:
@@ -186,7 +187,7 @@ def test_an_error_at_the_end_of_a_log_is_reported_though_all_samples_are_there(t
         import_runs([changed_log(INSPECT / "colours.eval", tmp_path / "x.eval", failed)], tmp_path / "run")
     )["assay"]
     assert (account["status"], account["ended"]) == ("incomplete", "colours: error")
-    assert account["incomplete"] == ["colours"]
+    assert account["tasks"]["colours"]["is_incomplete"]
     assert account["tasks"]["colours"]["reasons"] == {"not scored: error": 1}
 
 
@@ -218,7 +219,7 @@ def test_a_run_is_exported_to_inspect_and_imported_without_loss(write: Write, ou
         assert theirs[task]["failed"] == ours[task]["failed"]
         assert run_world.samples(tmp_path / "back", task) == run_world.samples(output, task)
     again = score(tmp_path / "back", ScoreOptions(include_path=[str(folder)]))
-    assert lm_eval_layout(again.results)["assay"]["scored"]["changed"] == {}
+    assert lm_eval_layout(again.results)["assay"]["rescored"]["changed"] == {}
 
 
 def set_to_nothing(kind: str, name: str, value: Any) -> Any:
@@ -301,8 +302,7 @@ def test_an_imported_run_keeps_its_numbers(tasks: Path, output: Path, tmp_path: 
     run_world.run(RecordingModel(), tasks, output)
     imported = lm_eval_layout(import_runs([output], tmp_path / "joined"))
     assert values(imported, "sums") == {"exact_match,none": EXACT_MATCH}
-    rows = run_world.results(output)["assay"]["tasks"]
-    assert json.loads(json.dumps(imported["assay"]["tasks"]["sums"]["rows"])) == rows["sums"]["rows"]
+    assert rows_of(imported, "sums") == rows_of(run_world.results(output), "sums")
 
 
 def test_what_cannot_be_imported_is_reported(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_verdicts_are_counted_and_paid_for_by_their_role(talking: str, tmp_path:
     write(tmp_path / "tasks", wait=0)
     output = tmp_path / "run"
     assert finish(*command(tmp_path / "tasks", talking, output), cwd=tmp_path) == 0
-    account: dict[str, Any] = results(output)["assay"]["account"]
+    account: dict[str, Any] = results(output)["assay"]["usage"]
     assert {role: reported["requests"] for role, reported in account["roles"].items()} == {"model": 24, "judge": 24}
     assert account["roles"]["judge"]["cost"] == pytest.approx(24 * 10 / 1e6)  # 7 tokens in, 3 out
     assert all(json.loads(row["replies"][1])["reason"] == "so" for row in judge_rows(output))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.errors import ConfigError
-from assay.evaluation.score import score
+from assay.exchange.importers import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.models.conversations import sent_messages

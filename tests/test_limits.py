@@ -23,6 +23,7 @@ from assay.records import LIMITS, FilterScores, Text, Usage
 from assay.runs.key_index import KeyIndex
 from assay.statistics.board import Board
 from commands import Run
+from run_world import failed_in
 from serving import TALKING, Servers, fetched
 from small_runs import write_task
 
@@ -52,7 +53,7 @@ def evaluate(folder: Path, url: str, documents: list[dict[str, Any]], args: dict
 def test_usage_is_what_the_server_reported(serve: Servers, tmp_path: Path) -> None:
     url = serve(script=TALKING)
     documents = [*rows(3, usage=[100, 10, 0]), {"q": json.dumps({"say": "no", "usage": [50, 5, 20]}), "gold": "yes"}]
-    result = evaluate(tmp_path, url, documents, {"price_in": 2.0, "price_out": 10.0})["assay"]["account"]
+    result = evaluate(tmp_path, url, documents, {"price_in": 2.0, "price_out": 10.0})["assay"]["usage"]
     assert result["requests"] == 4
     assert result["tokens"] == {"in": 350, "out": 35, "in_from_cache": 20}
     assert result["cost"] == pytest.approx((350 * 2 + 35 * 10) / 1e6)
@@ -64,7 +65,7 @@ def test_prices_are_read_from_a_file(serve: Servers, tmp_path: Path) -> None:
     url = serve(script=TALKING)
     (tmp_path / "prices.yaml").write_text("m: {in: 2, out: 10, stored: 1}\n")
     results = evaluate(tmp_path, url, rows(2, usage=[50, 5, 20]), {"prices": str(tmp_path / "prices.yaml")})
-    assert results["assay"]["account"]["cost"] == pytest.approx(2 * (30 * 2 + 20 * 1 + 5 * 10) / 1e6)
+    assert results["assay"]["usage"]["cost"] == pytest.approx(2 * (30 * 2 + 20 * 1 + 5 * 10) / 1e6)
     (tmp_path / "prices.yaml").write_text("n: {in: 2, out: 10}\n")
     with pytest.raises(ConfigError, match="no price for 'm'"):
         evaluate(tmp_path, url, rows(2), {"prices": str(tmp_path / "prices.yaml")})
@@ -75,8 +76,8 @@ def test_prices_are_read_from_a_file(serve: Servers, tmp_path: Path) -> None:
 
 def test_requests_asked_again_are_counted(serve: Servers, tmp_path: Path) -> None:
     results = evaluate(tmp_path, serve(script=TALKING), rows(3, fail_first=2))
-    assert results["assay"]["account"]["retries"] == 6
-    assert results["assay"]["failed"] == 0
+    assert results["assay"]["usage"]["retries"] == 6
+    assert failed_in(results) == 0
 
 
 def test_money_has_a_limit_that_is_kept(serve: Servers, tmp_path: Path) -> None:
@@ -90,11 +91,11 @@ def test_money_has_a_limit_that_is_kept(serve: Servers, tmp_path: Path) -> None:
     own = results["assay"]
     assert own["status"] == "partial"
     assert own["ended"].startswith("max_cost")
-    assert 0.0026 <= own["account"]["cost"] <= 0.0031
+    assert 0.0026 <= own["usage"]["cost"] <= 0.0031
     assert own["tasks"]["t"]["not_asked"] == 100 - own["tasks"]["t"]["documents"] > 60
     more = evaluate(tmp_path, url, rows(100, usage=[0, 10, 0]), prices, max_cost=1.0, output_path=str(tmp_path / "run"))
     assert more["assay"]["status"] == "complete"
-    assert more["assay"]["account"]["cost"] == pytest.approx(100 * 10 * 10 / 1e6)  # of both parts together
+    assert more["assay"]["usage"]["cost"] == pytest.approx(100 * 10 * 10 / 1e6)  # of both parts together
     asked = [each["body"]["messages"][-1]["content"] for each in fetched(url, "/log")]
     assert len(asked) == 100 + 4  # two greetings each time; nothing answered was asked again
 
@@ -108,7 +109,7 @@ def test_time_has_a_limit(serve: Servers, tmp_path: Path) -> None:
     results = evaluate(tmp_path, serve(script=TALKING), rows(400, pieces=3, pause=0.1), {"stream": True}, max_time=1.0)
     assert results["assay"]["status"] == "partial"
     assert 4 <= results["assay"]["tasks"]["t"]["documents"] < 400
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
 
 
 def test_time_has_a_limit_for_local_models_too(tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ def test_a_model_that_cannot_truncate_is_reported(tmp_path: Path) -> None:
     results = assay.simple_evaluate(
         Embedded(over_length="truncate"), tasks=["first_steps_larger"], over_length="truncate", limit=1
     )
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
     assert Embedded().identity != Embedded(over_length="truncate").identity
 
 

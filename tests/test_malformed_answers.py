@@ -103,11 +103,11 @@ def test_a_run_with_odd_counts_ends_and_asks_nothing_again(tmp_path: Path) -> No
     with loopback(answer) as (url, arrived):
         results = run(tmp_path, url, price_in=1.0, price_out=1.0)
         assert results["results"]["t"]["exact_match,none"] == 1.0
-        assert results["assay"]["account"]["tokens"] == {"in": 0, "out": 5 * len(ODD)}
+        assert results["assay"]["usage"]["tokens"] == {"in": 0, "out": 5 * len(ODD)}
         before = len(arrived)
         again = run(tmp_path, url, price_in=1.0, price_out=1.0)
         assert sum(b"quick brown" not in each.body for each in arrived[before:] if each.method == "POST") == 0
-    assert again["assay"]["account"]["tokens"] == results["assay"]["account"]["tokens"]
+    assert again["assay"]["usage"]["tokens"] == results["assay"]["usage"]["tokens"]
 
 
 def test_a_backend_of_ones_own_that_hands_odd_counts_on_does_no_harm() -> None:
@@ -219,7 +219,7 @@ def test_a_damaged_line_of_a_journal_is_asked_again_and_reported(
     assert len(asked) == 1
     assert "1 damaged line was ignored" in caplog.text
     assert again["results"]["t"] == first["results"]["t"]
-    assert again["assay"]["account"]["tokens"] == first["assay"]["account"]["tokens"]
+    assert again["assay"]["usage"]["tokens"] == first["assay"]["usage"]["tokens"]
 
 
 def test_a_journal_without_damage_is_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

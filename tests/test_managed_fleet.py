@@ -145,5 +145,5 @@ def test_two_servers_of_transformers_say_what_hf_says_though_one_is_killed(clust
     assert (len(killed), there["assay"]["servers"]["count"], there["assay"]["servers"]["restarts"]) == (1, 2, 1)
     assert "SIGKILL" in there["assay"]["servers"]["reasons"][0]
     lines = journal.read_bytes().splitlines()[1:]
-    assert len({line[:40] for line in lines}) == len(lines) == there["assay"]["account"]["requests"]
+    assert len({line[:40] for line in lines}) == len(lines) == there["assay"]["usage"]["requests"]
     assert processes("truth_server.py", str(BUNDLED)) == []

@@ -15,7 +15,7 @@ import pytest
 import assay
 from assay.config.serve_command import ServeCommand
 from assay.errors import AssayError
-from run_world import start
+from run_world import failed_in, start
 from small_runs import write_task
 
 SMALL = Path(__file__).with_name("small_server.py")
@@ -178,7 +178,7 @@ def test_a_run_starts_its_server_asks_it_and_stops_it(world: World) -> None:
 def test_a_server_that_ends_in_the_middle_is_started_again_and_nothing_is_lost_or_doubled(world: World) -> None:
     results = world.run(world.command("--die", 30))
     assert results["results"]["t"]["exact_match,none"] == 1.0
-    assert (results["assay"]["failed"], results["assay"]["servers"]) == (
+    assert (failed_in(results), results["assay"]["servers"]) == (
         0, {"count": 1, "restarts": 1, "reasons": ["it ended with exit code 3"]},
     )  # fmt: skip
     assert set(world.asked) == {row["q"] for row in ROWS}
@@ -250,7 +250,7 @@ def test_the_key_of_the_command_is_sent_and_written_nowhere(world: World, tmp_pa
         f"runpy.run_path({str(SMALL)!r}, run_name='__main__')\n"
     )
     results = world.run(f"{sys.executable} {script} --api-key sehr-geheim {{port}}", limit=3)
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
     written = [path for path in world.output.rglob("*") if path.is_file() and b"sehr-geheim" in path.read_bytes()]
     assert written == []
     assert "--api-key ***" in world.manifest()["model"]["serve"]

@@ -11,6 +11,7 @@ from tools.math_pairs import FILES, by_assay, misjudged, pairs_of
 from assay.scoring.metrics.math_equal import math_equal
 from assay.scoring.metrics.math_text import LONGEST
 from kinds import mostly_nightly
+from run_world import failed_in
 from small_runs import generate
 
 pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
@@ -282,7 +283,7 @@ def test_unreadable_answers_count_and_unreadable_targets_do_not(tmp_path: Path) 
     yaml = "metric_list: [{metric: math_equal}]\n"
     results = generate(tmp_path, ["(1, 2)", r"\frac{", "2", "5"], ["(1,2)", "12", "(1, 2)", "@#"], yaml)
     assert results["results"]["t"]["math_equal,none"] == pytest.approx(1 / 3)
-    assert results["assay"]["failed"] == 1
+    assert failed_in(results) == 1
     assert "the target '@#' cannot be read" in str(results["assay"]["tasks"]["t"]["reasons"])
 
 

@@ -15,6 +15,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 from assay import ConfigError
 from assay.models import Scripted
 from assay.scoring.metrics.registry import exact_match
+from run_world import failed_in, rows_of
 from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, noting, processed, roll, run, says, write_task
 
 
@@ -133,14 +134,14 @@ def test_a_document_that_the_model_is_most_wrong_about_keeps_all_its_scores(tmp_
     expected = {"acc": 0.5, "choice_logprob": -399.5, "choice_logprob_norm": -199.75, "choice_prob_norm": 0.5}
     expected["bpb"] = 801 / 4 / math.log(2)
     assert row(results) == pytest.approx(expected, rel=1e-12)
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
 
 
 def test_an_impossible_right_choice_has_no_finite_mean_and_no_error(tmp_path: Path) -> None:
     lls = [[-1.0, -math.inf], [-1.0, -2.0]]
     results = choose(tmp_path, lls, [1, 1], ["aa", "bb"], metrics("acc", "choice_logprob", "choice_prob_norm"))
     row = results["results"]["t"]
-    assert (row["acc,none"], row["acc_stderr,none"], results["assay"]["failed"]) == (0.0, 0.0, 0)
+    assert (row["acc,none"], row["acc_stderr,none"], failed_in(results)) == (0.0, 0.0, 0)
     assert (row["choice_logprob,none"], row["choice_logprob_stderr,none"]) == (-math.inf, "N/A")
     assert row["choice_prob_norm,none"] == pytest.approx(math.exp(-1) / (math.exp(-0.5) + math.exp(-1)) / 2)
 
@@ -209,7 +210,7 @@ def test_perplexities_of_texts_are_weighted_by_words_and_bytes(tmp_path: Path) -
 
 def test_perplexities_have_no_note_about_classes(tmp_path: Path) -> None:
     """Their aggregation is called `weighted_perplexity`, and is no `weighted_f1`: log-likelihoods are no classes."""
-    rows = roll(tmp_path, {"one": -1.0, "two words": -2.0, "now three words": -3.5})["assay"]["tasks"]["t"]["rows"]
+    rows = rows_of(roll(tmp_path, {"one": -1.0, "two words": -2.0, "now three words": -3.5}), "t")
     assert {name: about.get("note") for name, about in rows.items()} == {
         f"{metric},none": None for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte")
     }
@@ -522,7 +523,7 @@ def test_a_failed_request_is_not_scored_as_zero(tmp_path: Path) -> None:
     write_task(tmp_path, [{"q": str(n), "gold": "a"} for n in range(4)], "doc_to_text: q\ndoc_to_target: gold\n")
     results = run(tmp_path, Scripted(generate=answer))
     assert (row(results), results["results"]["t"]["sample_len"]) == ({"exact_match": 1.0}, 3)
-    assert results["assay"]["tasks"]["t"]["bounds"] == {"exact_match,none": [0.75, 1.0]}
+    assert rows_of(results, "t")["exact_match,none"]["failure_bounds"] == [0.75, 1.0]
 
 
 # --- properties ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from assay import ConfigError
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics.registry import METRICS
-from run_world import sample_rows
+from run_world import failed_in, rows_of, sample_rows
 from small_runs import choose, generate, noting, run, says, write_task
 
 
@@ -94,7 +94,7 @@ def test_mathematics_from_the_whole_answer_to_the_score(tmp_path: Path) -> None:
 def test_a_comparison_without_end_makes_the_answer_wrong(tmp_path: Path) -> None:
     pytest.importorskip("math_verify")
     results = generate(tmp_path, ["9^{9^{9^{9}}}", "1"], ["1", "1"], metric("metric: math_equal"))
-    assert (row(results), results["assay"]["failed"]) == ({"math_equal": 0.5}, 0)
+    assert (row(results), failed_in(results)) == ({"math_equal": 0.5}, 0)
 
 
 # --- classes --------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_evaluates_rouge_takes_the_parameters_that_evaluate_knows(tmp_path: Path
 
 def test_a_class_that_never_occurs_is_reported(tmp_path: Path) -> None:
     results = generate(tmp_path, SAID, GOLDS, "metric_list: [{metric: macro_f1, labels: [x, y]}]\n")
-    assert "none of the right answers is one of the labels 'x', 'y'" in str(results["assay"]["tasks"]["t"]["no_value"])
+    assert "none of the right answers is one of the labels 'x', 'y'" in str(rows_of(results, "t"))
 
 
 @pytest.mark.parametrize(
@@ -176,13 +176,13 @@ def test_a_class_with_fewer_than_five_documents_is_noted(
 ) -> None:
     golds = [label for label, count in counts.items() for _ in range(count)]
     entry = f"metric_list: [{{metric: {named}{labels}}}]\n"
-    about = generate(tmp_path, [*golds[1:], "a"], golds, entry)["assay"]["tasks"]["t"]["rows"][f"{named},none"]
+    about = rows_of(generate(tmp_path, [*golds[1:], "a"], golds, entry), "t")[f"{named},none"]
     assert about.get("note", "").startswith(note) if note else "note" not in about
 
 
 def test_the_score_of_a_class_with_fewer_than_five_documents_is_noted(tmp_path: Path) -> None:
     yaml = "metric_list: [{metric: f1_by_class, labels: [a, b]}]\n"
-    rows = generate(tmp_path, ["a"] * 8 + ["b"] * 4, ["a"] * 9 + ["b"] * 3, yaml)["assay"]["tasks"]["t"]["rows"]
+    rows = rows_of(generate(tmp_path, ["a"] * 8 + ["b"] * 4, ["a"] * 9 + ["b"] * 3, yaml), "t")
     assert (rows["f1[b],none"]["note"].split(":")[0], "note" in rows["f1[a],none"]) == (
         "its class has 3 documents",
         False,

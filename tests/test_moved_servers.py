@@ -11,6 +11,7 @@ import pytest
 import assay
 from assay.errors import AssayError
 from assay.models.load import load_model
+from run_world import failed_in
 from serving import TALKING, Arrived, Servers, fetched, loopback
 from small_runs import write_task
 
@@ -59,11 +60,11 @@ def test_a_run_resumes_on_a_server_that_moved(name: str, tmp_path: Path, servers
     write_task(tmp_path, ROWS, TASK)
     first = servers("--fail-if", "question 3.")
     results = run(tmp_path, first, tmp_path / "run", name)
-    assert results["assay"]["failed"] == 1
+    assert failed_in(results) == 1
     servers.end()
     second = servers()
     results = run(tmp_path, second, tmp_path / "run", name)
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
     assert requests(second) == 1, "the one that failed"
     servers.end()
     third = servers()

@@ -9,6 +9,7 @@ from assay import TaskManager, simple_evaluate
 from assay.cli import main
 from assay.models import Scripted
 from assay.tasks.validate import validate
+from run_world import failed_in
 
 KINDS = ("task", "group", "metric", "filter", "scorer", "graph")
 
@@ -29,7 +30,7 @@ def answered(kind: str, answers: dict[str, str], folder: Path, **options: Any) -
 
     model = Scripted(answer, chat_template=lambda messages, _: str(messages[-1]["content"]), identity=repr(answers))
     results = simple_evaluate(model=model, tasks=["mine"], include_path=str(folder), include_defaults=False, **options)
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
     return dict(results["results"]["mine"])
 
 

@@ -13,6 +13,7 @@ from statsmodels.stats.anova import anova_lm
 from assay.cli import main
 from assay.statistics.noise import noise_of
 from compared_world import make_run, write_tasks
+from run_world import rows_of
 from small_runs import SAMPLED, generate, roll
 
 
@@ -46,7 +47,7 @@ ANSWERS = [["x", "x"], ["x", "y"], ["y", "y"], ["x", "y"]]
 
 def test_results_and_plan_have_the_noise_of_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = generate(tmp_path / "w", ANSWERS, ["x"] * 4, YAML, output_path=str(tmp_path / "r"))
-    row = results["assay"]["tasks"]["t"]["rows"]["exact_match,none"]
+    row = rows_of(results, "t")["exact_match,none"]
     assert row["noise"] == pytest.approx({"within": 1 / 4, "between": 1 / 6 - 1 / 8, "repeats": 2})
     assert main(["plan", "--mde", "10pp", "--baseline", str(tmp_path / "r"), "--format", "json"]) == 0
     [noise] = json.loads(capsys.readouterr().out)["noise"]

@@ -7,7 +7,7 @@ document that was answered b fails in it. All other rows are those of the undist
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, NamedTuple
@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from assay import UnitMetricRegistry, simple_evaluate, unit_metric
-from assay.evaluation.score import score
+from assay.exchange.importers import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.report.table import results_table
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
 from assay.scoring.workers import can_fork
+from run_world import rows_of
 from small_runs import SAMPLED, choose, generate, run, says, write_task
 
 ANSWERS = ["aa", "b", "ccc", "a", "bb"]
@@ -38,6 +39,14 @@ class Fault(NamedTuple):
     helper: str
     fault: str
     says: str
+
+
+def without_bounds(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of the task but for where they would be if all failed documents were wrong, or right: that is of all its rows."""
+    return {
+        name: {key: value for key, value in row.items() if key != "failure_bounds"}
+        for name, row in rows_of(results, "t").items()
+    }
 
 
 def of_metric(fault: str, said: str) -> Fault:
@@ -214,7 +223,7 @@ def failures(folder: Path) -> list[dict[ScoreKey, str]]:
 def check(folder: Path, disturbed: Path, says: str) -> None:
     """One document fails in the row `length,two`, everywhere; and everything else is as it was."""
     before, after = Run.open(folder), Run.open(disturbed)
-    rows, known = (lm_eval_layout(run.results)["assay"]["tasks"]["t"]["rows"] for run in (after, before))
+    rows, known = (without_bounds(lm_eval_layout(run.results)) for run in (after, before))
     others = [name for name in known if name != "length,two"]
     assert len(others) >= 2
     assert {name: rows[name] for name in others} == {name: known[name] for name in others}
@@ -321,7 +330,7 @@ def test_a_reduction_that_raises_for_one_document_takes_its_row_of_that_document
         generate(tmp_path / folder, answers, ["a", "a", "a"], SAMPLED + dedent(yaml))
         for folder in ("whole", "disturbed")
     )
-    rows, known = after["assay"]["tasks"]["t"]["rows"], before["assay"]["tasks"]["t"]["rows"]
+    rows, known = without_bounds(after), without_bounds(before)
     assert {name: row["value"] for name, row in known.items()} == {
         "exact_match,two": 0.5, "best,two": 2 / 3, "own,two": 2 / 3,
     }  # fmt: skip
@@ -426,8 +435,8 @@ def test_a_unit_metric_of_a_graph_that_fails_takes_its_row_of_its_record_and_not
             chat_template=lambda messages, _: str(messages),
         )
         results = simple_evaluate(model, tasks=[str(graph)], include_defaults=False, output_path=str(tmp_path / name))
-        known.append(results["assay"]["tasks"]["t"]["rows"])
-        again = lm_eval_layout(score([tmp_path / name]).results)["assay"]["tasks"]["t"]["rows"]
+        known.append(without_bounds(results))
+        again = without_bounds(lm_eval_layout(score([tmp_path / name]).results))
         assert again == known[-1]
     before, after = known
     struck = after.pop("lost_length,none")
@@ -458,7 +467,7 @@ def test_a_filter_that_changes_what_it_is_given_before_it_raises_changes_nothing
     steps = f"[{{function: !function h.mark}}, {{function: take_first_k, k: {repeats}}}]"
     yaml = f"{SAMPLED}repeats: {repeats}\nfilter_list: [{{name: two, filter: {steps}}}]\n"
     results = generate(tmp_path, [["a"] * 3, ["b"] * 3, ["c"] * 3], ["a!", "b!", "c!"], yaml)
-    row = results["assay"]["tasks"]["t"]["rows"]["exact_match,two"]
+    row = rows_of(results, "t")["exact_match,two"]
     assert (row["value"], row["n"], row["failed"]) == (1.0, 2, 1)
 
 
@@ -468,7 +477,7 @@ def test_a_filter_of_choices_that_raises_for_one_document_leaves_the_others_thei
     )
     yaml = "filter_list: [{name: two, filter: [{function: !function h.f}, {function: take_first}]}]\n"
     results = choose(tmp_path, [[-1.0, -2.0]] * 3, [0, 0, 1], ["x", "y"], yaml)
-    row = results["assay"]["tasks"]["t"]["rows"]["acc,two"]
+    row = rows_of(results, "t")["acc,two"]
     assert (row["value"], row["n"], row["failed"]) == (0.5, 2, 1)
 
 
@@ -503,7 +512,7 @@ def test_a_scorer_that_sees_every_filter_fails_only_where_it_looks_at_one_that_f
     two = "{name: two, filter: [{function: !function h.keep}, {function: take_first}], metric_list: [{metric: exact_match}]}"
     cross = f"{{name: cross, {plain}, scorer: cross_filter}}"
     rows = generate(tmp_path, ["aa", "b"], ["aa", "b"], f"filter_list: [{', '.join([*entries, two, cross])}]\n")
-    known = rows["assay"]["tasks"]["t"]["rows"]
+    known = rows_of(rows, "t")
     assert {name: (row["value"], row["n"], row["failed"]) for name, row in known.items()} == {
         "own,own": (1.5, 2, 0),
         "both,both": (2.0, 1, 1),

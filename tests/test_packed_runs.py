@@ -104,7 +104,7 @@ def test_a_run_is_the_same_after_it_was_packed_and_imported(
     assert ended.returncode == (1 if kind == "scripted" else 0), ended.stderr
     there = tmp_path / "there/run"
     assert results_text(there) == results_text(run)
-    account = results_text(run)["assay"].get("account", {})
+    account = results_text(run)["assay"].get("usage", {})
     assert (account.get("tokens", {}).get("out", 0) > 0) == (kind != "scripted")
     assert Run.open(there).tasks == Run.open(run).tasks
     for each in ("md", "csv"):

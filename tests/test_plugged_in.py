@@ -11,6 +11,7 @@ from assay import ConfigError, ScoreOptions, score
 from assay.cli import main
 from assay.registry import is_async
 from assay.scoring.metrics.registry import METRICS
+from run_world import failed_in
 from small_runs import SAMPLED, generate, noting, run, says, write_task
 
 TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
@@ -58,7 +59,7 @@ def test_score_instances_without_scores_is_a_failure(tmp_path: Path) -> None:
     code = "import assay\nclass S(assay.Scorer):\n    def score_instances(self, instances, filter_name): return {}\n"
     helper(tmp_path, code)
     results = generate(tmp_path, ["a"], ["a"], "scorer: !function own.S\n")
-    assert results["assay"]["failed"] == 1
+    assert failed_in(results) == 1
     assert "returned no scores" in str(results["assay"]["tasks"]["t"]["reasons"])
 
 

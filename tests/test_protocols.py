@@ -276,7 +276,7 @@ def test_usage_that_may_be_too_small_is_said_to_be(tmp_path: Path) -> None:
     with loopback(counting(lambda n: n + (n == 2))) as (url, _):
         arguments = {"model": "m", "base_url": url, "price_out": 1000.0, "price_in": 0.0}
         results = assay.simple_evaluate("openai-chat", arguments, tasks=["t"], include_path=str(tmp_path))
-    account = results["assay"]["account"]
+    account = results["assay"]["usage"]
     assert account["at_least"] is True
     line = table_footing(results.results)[0]
     assert "tokens: at least" in line

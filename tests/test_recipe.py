@@ -62,5 +62,5 @@ def test_the_recipe_works_as_it_is_printed(url: str, tmp_path: Path) -> None:
     finally:
         BACKENDS.pop("ollama", None)
     assert results["results"]["t"]["exact_match,none"] == 1.0
-    assert results["assay"]["account"]["tokens"] == {"in": 9, "out": 2}
+    assert results["assay"]["usage"]["tokens"] == {"in": 9, "out": 2}
     assert Handler.asked[-1]["options"] == {"temperature": 0.0, "num_predict": 256, "stop": ["\n\n"]}

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from assay.errors import AssayError
 from assay.evaluation.definitions import parse_filter, parse_metric
-from assay.evaluation.score import Rescored, ScoreOptions, score
+from assay.evaluation.score import Rescored, ScoreOptions
+from assay.exchange.importers import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
@@ -43,7 +44,7 @@ def values(data: Mapping[str, Any], name: str) -> dict[str, float]:
 
 def changed(scored: Rescored) -> dict[str, list[int]]:
     return {
-        task: result["ids"] for task, result in lm_eval_layout(scored.results)["assay"]["scored"]["changed"].items()
+        task: result["ids"] for task, result in lm_eval_layout(scored.results)["assay"]["rescored"]["changed"].items()
     }
 
 

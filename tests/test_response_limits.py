@@ -27,6 +27,7 @@ from assay.models.servers.reading import is_same_model, refuse_other_text
 from assay.models.servers.server_model import Connection, ServerModel
 from assay.records import Failed, Generate, Loglikelihood, Text
 from commands import Run
+from run_world import failed_in
 from serving import Arrived, loopback
 from small_runs import write_task
 from test_malformed_answers import CLAUDE, LIKELIHOODS, REWARD, TASK, WHOLE, run
@@ -213,7 +214,7 @@ def test_large_bodies_at_once_are_all_read(tmp_path: Path) -> None:
     data = gzip.compress(padded(WHOLE, 1_200_000), 1)
     with loopback(lambda _: (200, {"Content-Encoding": "gzip"}, data)) as (url, _):
         results = run(tmp_path, url, max_response_mb=2)
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
 
 
 def test_memory_that_is_not_there_fails_the_document() -> None:
@@ -268,7 +269,7 @@ def test_responses_of_another_model_are_counted_and_shown(tmp_path: Path, run_as
 
     with loopback(answer) as (url, arrived):
         results = run(tmp_path, url)
-        assert results["assay"]["account"]["other_models"] == {"other": 2}
+        assert results["assay"]["usage"]["other_models"] == {"other": 2}
         before = len(arrived)
         again = run_assay(
             "run", "--tasks", "t", "--include_path", tmp_path, "--no_defaults", "--model", "openai",

@@ -27,6 +27,7 @@ from run_world import (
     RecordingModel,
     differing,
     everything,
+    failed_in,
     finish,
     journal,
     keys,
@@ -123,7 +124,7 @@ def test_a_damaged_line_is_refused_or_asked_again_and_never_a_wrong_number(
         return
     assert asked.calls == [("2+3=", "0")]
     assert content["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
-    assert content["assay"]["failed"] == 0
+    assert failed_in(content) == 0
 
 
 def test_a_line_that_was_glued_to_the_next_costs_these_two_at_most(tasks: Path, output: Path) -> None:
@@ -206,7 +207,7 @@ def test_a_long_journal_is_compressed_and_appended_to(write: Write, output: Path
     for _ in range(2):
         content = simple_evaluate(Scripted(generate=generate), output_path=str(output), log_samples=False, **arguments)
     assert (len(calls), calls[-1]) == (41, "39=")
-    assert content["assay"]["failed"] == 0
+    assert failed_in(content) == 0
     assert sum(path.stat().st_size for path in output.glob("responses*")) < 20_000_000
 
 

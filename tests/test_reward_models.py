@@ -67,7 +67,7 @@ def test_a_server_is_asked_for_rewards(way: str, path: str, talking: str, tmp_pa
         assert {"model": "r", "messages": said} in bodies
     else:
         assert {"model": "r", "text_1": "0", "text_2": "abc"} in bodies
-    assert results["assay"]["account"]["tokens"]["in"] == 10
+    assert results["assay"]["usage"]["tokens"]["in"] == 10
     rewarded(tmp_path, ["abc", "abcde"], model_role=role, output_path=str(tmp_path / "run"))
     assert len(rewards(talking, path)) == len(bodies) == 2  # nothing is asked again
 

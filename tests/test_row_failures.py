@@ -19,6 +19,7 @@ from assay.report.table import results_table
 from assay.runs.samples.records import SampleRecord, row_failures
 from assay.score_keys import ScoreKey
 from assay.user_code import call_user_code, timed
+from run_world import failed_in, rows_of
 from small_runs import choose, generate, run, says, write_task
 
 METRICS = """\
@@ -51,14 +52,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rows_of(results: dict[str, Any]) -> dict[str, Any]:
-    rows: dict[str, Any] = results["assay"]["tasks"]["t"]["rows"]
-    return rows
-
-
 def test_a_metric_that_raises_returns_a_text_or_nan_loses_its_own_row_of_that_document_alone(folder: Path) -> None:
     results = generate(folder, ["0", "1", "2", "3"], ["x"] * 4, BOTH)
-    half, odd = rows_of(results)["half,none"], rows_of(results)["odd,none"]
+    half, odd = rows_of(results, "t")["half,none"], rows_of(results, "t")["odd,none"]
     assert (half["value"], half["n"], half["failed"]) == (0.5, 4, 0)
     assert (odd["value"], odd["n"], odd["failed"]) == (1.0, 1, 3)
     assert odd["reasons"] == {
@@ -69,21 +65,21 @@ def test_a_metric_that_raises_returns_a_text_or_nan_loses_its_own_row_of_that_do
     assert "reasons" not in half
     account = results["assay"]["tasks"]["t"]
     assert (account["documents"], account["scored"], account["failed"]) == (4, 4, 3)
-    assert account["bounds"]["half,none"] == [0.5, 0.5]
-    assert account["bounds"]["odd,none"] == [0.25, 1.0]  # 1 of 4 right, or all 4
-    assert (odd["incomplete"], "incomplete" in half) == (True, False)
+    assert half["failure_bounds"] == [0.5, 0.5]
+    assert odd["failure_bounds"] == [0.25, 1.0]  # 1 of 4 right, or all 4
+    assert (odd["is_incomplete"], "is_incomplete" in half) == (True, False)
 
 
 def test_a_row_in_which_every_document_failed_is_listed_without_a_value(folder: Path) -> None:
     results = generate(folder, ["1", "1"], ["x"] * 2, BOTH)
-    odd = rows_of(results)["odd,none"]
+    odd = rows_of(results, "t")["odd,none"]
     assert (odd["value"], odd["n"], odd["failed"]) == (None, 0, 2)
-    assert rows_of(results)["half,none"]["n"] == 2
+    assert rows_of(results, "t")["half,none"]["n"] == 2
 
 
 def test_a_metric_of_several_values_that_raises_is_counted_in_each_of_its_rows(folder: Path) -> None:
     metrics = "metric_list: [{metric: !function utils.half, aggregation: mean, higher_is_better: true}, {metric: !function utils.several, aggregation: mean, higher_is_better: true}]\n"
-    rows = rows_of(generate(folder, ["0", "1", "2"], ["x"] * 3, metrics))
+    rows = rows_of(generate(folder, ["0", "1", "2"], ["x"] * 3, metrics), "t")
     assert {name: (row["n"], row["failed"]) for name, row in rows.items()} == {
         "half,none": (3, 0),
         "first,none": (2, 1),
@@ -101,7 +97,7 @@ def test_a_filter_that_raises_loses_the_rows_of_that_filter_alone(folder: Path) 
          metric_list: [{metric: !function utils.odd, aggregation: mean, higher_is_better: true}]}
       - {name: plain, filter: [{function: take_first}], metric_list: [{metric: !function utils.half, aggregation: mean, higher_is_better: true}]}
     """
-    rows = rows_of(generate(folder, ["0", "1"], ["x"] * 2, dedent(filters)))
+    rows = rows_of(generate(folder, ["0", "1"], ["x"] * 2, dedent(filters)), "t")
     assert (rows["odd,picky"]["n"], rows["odd,picky"]["failed"]) == (1, 1)
     assert (rows["half,plain"]["n"], rows["half,plain"]["failed"]) == (2, 0)
 
@@ -114,7 +110,7 @@ def test_a_request_that_failed_counts_in_every_row(folder: Path) -> None:
 
     rows = [{"q": f"{number}", "gold": "x"} for number in range(3)]
     write_task(folder, rows, "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n" + BOTH)
-    result_row = rows_of(run(folder, Scripted(generate=answer)))
+    result_row = rows_of(run(folder, Scripted(generate=answer)), "t")
     assert {name: (row["n"], row["failed"]) for name, row in result_row.items()} == {
         "half,none": (2, 1),
         "odd,none": (1, 2),
@@ -132,7 +128,7 @@ def test_a_judge_that_fails_leaves_the_scores_of_the_metrics(folder: Path) -> No
         "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n" + judged,
     )
     results = run(folder, says(["a", "a"]), model_role={"judge": Scripted(generate=judge)})
-    rows = rows_of(results)
+    rows = rows_of(results, "t")
     assert (rows["exact_match,none"]["value"], rows["exact_match,none"]["n"]) == (0.5, 2)
     assert (rows["llm_judge,none"]["value"], rows["llm_judge,none"]["failed"]) == (None, 2)
     assert rows["llm_judge,none"]["reasons"] == {"judge: TimeoutError: no verdict": 2}
@@ -209,14 +205,14 @@ def test_a_scorer_may_ask_in_several_rounds(folder: Path) -> None:
         "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nscorer: !function own.Twice\n",
     )
     results = run(folder, says(["a"]), model_role={"judge": Scripted(generate=judge)})
-    assert rows_of(results)["Twice,none"]["value"] == 0.25
+    assert rows_of(results, "t")["Twice,none"]["value"] == 0.25
     assert asked == ["round 1", "round 2 after yes"]
 
 
 def test_row_failures_survive_in_results_json(folder: Path) -> None:
     generate(folder, ["0", "1"], ["x"] * 2, BOTH, output_path=str(folder / "run"))
     written = run_world.results(folder / "run")
-    assert written["assay"]["tasks"]["t"]["rows"]["odd,none"]["failed"] == 1
+    assert rows_of(written, "t")["odd,none"]["failed"] == 1
 
 
 def test_after_a_metric_was_stopped_by_the_clock_the_next_one_can_be_stopped_too() -> None:
@@ -260,7 +256,7 @@ def test_code_of_users_that_scores_choices_has_a_time_limit_though_our_own_metri
     task = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: 0\ndoc_to_choice: ['a', 'b']\n"
     write_task(tmp_path, [{"q": "0"}, {"q": "1"}], f"{task}{scored}\n")
     results = run(tmp_path, Scripted(loglikelihood=lambda context, text: (-float(len(context + text)), False)))
-    assert rows_of(results)["is_timed,none"]["value"] == 1.0
+    assert rows_of(results, "t")["is_timed,none"]["value"] == 1.0
 
 
 def test_the_failures_of_a_sample_are_listed_by_row() -> None:
@@ -282,7 +278,7 @@ def test_choices_without_any_likelihood_fail_brier_score_and_are_counted_as_tied
     lls = [[-1.0, -2.0], [-math.inf, -math.inf], [-3.0, -1.0]]
     yaml = "metric_list: [{metric: brier_score}, {metric: acc}]\n"
     results = choose(tmp_path, lls, [0, 1, 1], ["x", "y"], yaml)
-    brier, acc = rows_of(results)["brier_score,none"], rows_of(results)["acc,none"]
+    brier, acc = rows_of(results, "t")["brier_score,none"], rows_of(results, "t")["acc,none"]
     p, q = 1 / (1 + math.exp(-1)), 1 / (1 + math.exp(-2))
     assert brier["value"] == pytest.approx(((1 - p) ** 2 * 2 + (1 - q) ** 2 * 2) / 2)
     assert (brier["n"], brier["failed"], acc["n"], acc["failed"]) == (2, 1, 3, 0)
@@ -306,7 +302,7 @@ def test_an_aggregator_of_a_group_that_fails_ends_with_exit_code_1(built: str, t
     )
     results = generate(tmp_path, ["a"], ["a"], tasks=["g"])
     assert results["results"]["t"]["exact_match,none"] == 1.0
-    assert results["assay"]["groups"]["g"]["rows"]["exact_match,none"]["value"] is None
+    assert rows_of(results, "g")["exact_match,none"]["value"] is None
     assert exit_code(results.results) == 1
 
 
@@ -316,8 +312,8 @@ FIRST = "{name: a, filter: [{function: take_first}], metric_list: []}"
 def test_an_empty_metric_list_of_a_filter_means_the_metrics_of_the_task(tmp_path: Path) -> None:
     """As in seed 004, `filter.metric_list or global`; without those of the task, the metrics of the output type."""
     own = f"metric_list: [{{metric: token_f1}}]\nfilter_list: [{FIRST}]\n"
-    assert list(rows_of(generate(tmp_path, ["a"], ["a"], own))) == ["token_f1,a"]
-    assert list(rows_of(generate(tmp_path, ["a"], ["a"], f"filter_list: [{FIRST}]\n"))) == ["exact_match,a"]
+    assert list(rows_of(generate(tmp_path, ["a"], ["a"], own), "t")) == ["token_f1,a"]
+    assert list(rows_of(generate(tmp_path, ["a"], ["a"], f"filter_list: [{FIRST}]\n"), "t")) == ["exact_match,a"]
 
 
 def test_a_task_that_would_have_no_row_is_refused(tmp_path: Path) -> None:
@@ -355,7 +351,7 @@ def test_process_results_that_returns_no_declared_row_for_any_document_fails_the
     (tmp_path / "h.py").write_text(f"def f(doc, results):\n    return {returned}\n")
     yaml = "process_results: !function h.f\nmetric_list: [{metric: acc, aggregation: mean}]\n"
     results = generate(tmp_path, ["a", "b"], ["a", "a"], yaml)
-    row = rows_of(results)["acc,none"]
+    row = rows_of(results, "t")["acc,none"]
     assert (row["value"], row["n"], row["failed"]) == (None, 0, 2)
     [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert re.search(said, reason), reason
@@ -366,7 +362,7 @@ def test_under_compat_lm_eval_process_results_may_leave_documents_out(tmp_path: 
     (tmp_path / "h.py").write_text("def f(doc, results):\n    return {'acc': 1.0} if doc['q'] == '0' else {}\n")
     yaml = "process_results: !function h.f\nmetric_list: [{metric: acc, aggregation: mean}]\n"
     results = generate(tmp_path, ["a", "b"], ["a", "a"], yaml, compat="lm-eval")
-    assert (results["results"]["t"]["acc,none"], results["assay"]["failed"]) == (1.0, 0)
+    assert (results["results"]["t"]["acc,none"], failed_in(results)) == (1.0, 0)
 
 
 @pytest.mark.server

@@ -10,6 +10,7 @@ from assay import TaskManager, simple_evaluate
 from assay.errors import ConfigError
 from assay.tasks.validate import validate
 from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
+from run_world import rows_of
 from small_runs import SAMPLED, generate, noting, run, write_task
 
 OWN = """
@@ -244,7 +245,7 @@ def test_with_compat_the_later_of_two_wins_as_in_lm_eval(tmp_path: Path) -> None
     results = generate(tmp_path, ["A", "b", "x"], ["a", "b", "c"], yaml, compat="lm-eval")
     rows = {key: value for key, value in results["results"]["t"].items() if "," in key and "stderr" not in key}
     assert rows == {"exact_match,f": pytest.approx(2 / 3), "exact_match,g": pytest.approx(2 / 3)}
-    assert results["assay"]["tasks"]["t"]["rows"]["exact_match,f"]["n"] == 3
+    assert rows_of(results, "t")["exact_match,f"]["n"] == 3
 
 
 # --- groups ------------------------------------------------------------------------------------------------------------
@@ -290,7 +291,7 @@ def test_an_invalid_result_of_a_group_scorer_is_reported_in_its_row(
     )
     results = run(tmp_path, noting([]), "g")
     assert results["results"]["g"]["fine,none"] == 0.25
-    known = results["assay"]["groups"]["g"]["rows"][row]
+    known = rows_of(results, "g")[row]
     assert known["value"] is None and said in known["reason"]
 
 

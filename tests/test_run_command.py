@@ -19,7 +19,7 @@ from assay.cli.progress import Progress
 from assay.errors import ConfigError
 from assay.models import Scripted
 from commands import Run
-from run_world import start
+from run_world import failed_in, rows_of, start
 from small_runs import generate, run, write_task
 
 QUIZ = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: choices\ndoc_to_target: gold\n"
@@ -41,14 +41,14 @@ def test_a_nan_likelihood_is_a_failure_and_not_a_score(value: Any, said: str, tm
     assert (results["results"]["t"]["acc,none"], results["results"]["t"]["sample_len"]) == (1.0, 3)
     [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert said in reason
-    assert results["assay"]["tasks"]["t"]["bounds"]["acc,none"] == [0.75, 1.0]
+    assert rows_of(results, "t")["acc,none"]["failure_bounds"] == [0.75, 1.0]
 
 
 def test_minus_infinity_is_a_likelihood(tmp_path: Path) -> None:
     write_task(tmp_path, ROWS, QUIZ)
     results = run(tmp_path, choosing(lambda q: float("-inf")))
     assert results["results"]["t"]["acc,none"] == 0.0
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
 
 
 def test_no_text_is_a_failure(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_a_pattern_without_end_is_stopped_and_ctrl_c_gets_through(tmp_path: Path
 def test_perplexities_have_intervals_above_nothing(tmp_path: Path) -> None:
     write_task(tmp_path, [{"q": f"q{n}", "gold": "a"} for n in range(5)], "output_type: loglikelihood\ndoc_to_text: q\ndoc_to_target: ' {{gold}}'\n")  # fmt: skip
     model = Scripted(loglikelihood=lambda q, text: (-(float(q[1]) ** 2), True))
-    row = run(tmp_path, model)["assay"]["tasks"]["t"]["rows"]["perplexity,none"]
+    row = rows_of(run(tmp_path, model), "t")["perplexity,none"]
     assert 0 < row["interval"][0] < row["value"] < row["interval"][1]
 
 

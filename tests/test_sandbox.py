@@ -26,6 +26,7 @@ from assay.models import Scripted
 from assay.scoring import sandbox
 from assay.scoring.sandbox import Launcher, SandboxError, SandboxLimits, with_bubblewrap, with_unshare
 from assay.user_code import TIME_LIMIT
+from run_world import failed_in
 from serving import TALKING, Servers, fetched
 from small_runs import generate, says, write_task
 from small_runs import run as run_task
@@ -356,7 +357,7 @@ def test_answers_are_run_with_their_tests(tmp_path: Path) -> None:
     answers = [ADD, "def add(a, b):\n    return 5", "while True: pass", "not Python"]
     results = generate(tmp_path, answers, [TESTS] * 4, METRIC, confirm_run_unsafe_code=True)
     assert results["results"]["t"]["code_exec,none"] == 0.25
-    assert results["assay"]["failed"] == 0
+    assert failed_in(results) == 0
 
 
 @pytest.mark.process
@@ -384,7 +385,7 @@ def test_time_in_the_sandbox_is_not_taken_from_the_document(tmp_path: Path) -> N
     yaml = f"metric_list: [{{metric: code_exec, timeout: {TIME_LIMIT + 5}}}]\n"
     answer = f"import time\ntime.sleep({TIME_LIMIT + 0.5})"
     results = generate(tmp_path, [answer], [""], yaml, confirm_run_unsafe_code=True)
-    assert (results["results"]["t"]["code_exec,none"], results["assay"]["failed"]) == (1.0, 0)
+    assert (results["results"]["t"]["code_exec,none"], failed_in(results)) == (1.0, 0)
 
 
 PROGRAMS_OF = {"with_bubblewrap": ("bwrap",), "with_unshare": ("unshare", "setpriv", "sh", "mount", "mkdir")}
@@ -407,7 +408,7 @@ def test_a_run_with_harmful_answers_finishes_and_can_be_resumed(tmp_path: Path, 
             ended = subprocess.run(command, env={**os.environ, "PATH": str(tmp_path / "bin")}, capture_output=True, text=True, timeout=120, start_new_session=True)  # fmt: skip
             assert ended.returncode == 0, (ended.returncode, ended.stdout, ended.stderr)
             results = run_world.results(tmp_path / "out")
-            assert (results["results"]["t"]["code_exec,none"], results["assay"]["failed"]) == (0.25, 0)
+            assert (results["results"]["t"]["code_exec,none"], failed_in(results)) == (0.25, 0)
             (tmp_path / "out" / "results.json").unlink()
         assert sum("say" in str(each["body"]["messages"]) for each in fetched(url, "/log")) == 4, (
             "one request an answer"

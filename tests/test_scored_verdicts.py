@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.evaluation.score import score
+from assay.exchange.importers import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from small_runs import run, says, write_task

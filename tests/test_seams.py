@@ -16,7 +16,8 @@ import pytest
 from assay import Aggregator, GenerateTask, GroupConfig, RowAggregator, StandardGroup, TagGroup, evaluate, run
 from assay.compat.modules import HelperCode
 from assay.errors import ConfigError
-from assay.evaluation.score import ScoreOptions, score
+from assay.evaluation.score import ScoreOptions
+from assay.exchange.importers import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.groups import Group
 from assay.models import Scripted
@@ -248,7 +249,7 @@ def test_a_set_aggregator_that_fails_is_a_row_without_a_number(tmp_path: Path, r
     group = loaded["groups"]["g"]
     group.aggregator = Broken(group.config)
     account = evaluate(world.model(), loaded, task_manager=world.manager)["assay"]
-    [(_, row)] = account["groups"]["g"]["rows"].items()
+    [row] = account["groups"]["g"]["rows"]
     assert "ZeroDivisionError: no documents (test_seams.py:" in row["reason"]
     assert account["status"] == "incomplete"
 

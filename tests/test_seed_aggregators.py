@@ -24,7 +24,8 @@ from assay import (
     TaskManager,
 )
 from assay.groups.task_results import EstimatedFloat
-from group_world import group_file, rows_of, scored
+from group_world import group_file, scored
+from run_world import rows_of
 from small_runs import ANYTHING, run
 
 

@@ -29,7 +29,8 @@ from assay import (
     TaskManager,
 )  # fmt: skip
 from assay.report.table import results_table
-from group_world import UNSURE, Plain, attempts, by_filter, computed, config_of, group_file, rows_of, scored
+from group_world import UNSURE, Plain, attempts, by_filter, computed, config_of, group_file, scored
+from run_world import rows_of
 from seed_blocks import copied
 from small_runs import ANYTHING, noting, run
 

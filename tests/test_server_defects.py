@@ -211,7 +211,7 @@ def test_the_requests_that_were_tried_are_not_sent_again(tasks: Path, tmp_path: 
         evaluate(tasks, url, defect, output_path=str(tmp_path / "run"))
     assert first == 60 + 30 + 30 + 3
     assert len(log) - first == 3  # the greeting alone
-    account = results["assay"]["account"]
+    account = results["assay"]["usage"]
     assert account["requests"] == 120
     assert account["tasks"]["sampled"]["requests"] == 30
     bodies = [json.loads(each.body) for each in log if each.method == "POST"]

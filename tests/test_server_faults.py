@@ -19,6 +19,7 @@ from assay.models.local.embedded import BUNDLED
 from assay.models.protocol import RetryableError
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text
 from assay.scoring.named import SCORER_REGISTRY
+from run_world import failed_in
 from serving import TALKING, Servers, fetched, free_port
 from small_runs import SAMPLED, generate, run, write_task
 from test_protocols import PLAIN, ask, repeats, wanting
@@ -176,7 +177,7 @@ def test_keys_that_a_server_gives_back_reach_no_file(stream: bool, talking: str,
         include_defaults=False,
         output_path=str(tmp_path / "run"),
     )
-    assert results["assay"]["failed"] == 3
+    assert failed_in(results) == 3
     assert "canary" not in json.dumps(results, default=str)
     for file in (tmp_path / "run").rglob("*"):
         assert not file.is_file() or b"canary" not in file.read_bytes(), file
@@ -260,7 +261,7 @@ def test_earlier_cost_counts_from_the_beginning(talking: str, tmp_path: Path) ->
         "gen_kwargs": {"max_gen_toks": 10},
     }  # fmt: skip
     first = assay.simple_evaluate("openai-chat", model_args, max_cost=8.5, **options)
-    assert first["assay"]["account"]["cost"] == pytest.approx(8.0)
+    assert first["assay"]["usage"]["cost"] == pytest.approx(8.0)
     journal = tmp_path / "run/responses.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     before = len(fetched(talking, "/log"))
@@ -280,7 +281,7 @@ def test_requests_that_are_tried_before_a_run_stay_below_its_cost(talking: str, 
     options: dict[str, Any] = {"tasks": ["t", "u"], "include_path": str(tmp_path), "include_defaults": False}
     for most, spent in ((1.5, 1.0), (2.5, 2.0)):
         results = assay.simple_evaluate("openai-chat", model_args, max_cost=most, **options)
-        assert results["assay"]["account"]["cost"] == pytest.approx(spent)
+        assert results["assay"]["usage"]["cost"] == pytest.approx(spent)
 
 
 def test_a_server_without_usage_is_charged_the_reserved_cost(talking: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assay.config.run import RunConfig
 from assay.errors import AssayError
 from assay.evaluation.merge import merge
-from assay.evaluation.score import score
+from assay.exchange.importers import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.runs.results import total_usage

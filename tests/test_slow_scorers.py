@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import assay
-from assay.evaluation.score import score
+from assay.exchange.importers import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.records import Failed
 from assay.runs.cache import SCORES_FILE, ScoreCache

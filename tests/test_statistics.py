@@ -17,6 +17,7 @@ from assay.statistics.estimates import bootstrap, with_draws
 from assay.statistics.estimates import estimate as estimate_by
 from assay.statistics.intervals import mid_p, noted, order_statistics, student, student_tail, with_interval
 from interval_oracles import bounded
+from run_world import rows_of
 from small_runs import continue_
 
 Numbers = st.lists(st.floats(-100, 100).map(lambda each: round(each, 3)), min_size=3, max_size=30)
@@ -387,7 +388,7 @@ def test_groups_have_the_notes_of_tasks() -> None:
 def test_a_perplexity_of_a_few_documents_is_noted_and_shown_as_a_factor(tmp_path: Path) -> None:
     """6 of 48 documents of -40, the others of -0.2: √(48/47)·std/√48 = 1.92 on the scale of logarithms, e to that is 6.8."""
     results = continue_(tmp_path, [(-40.0 if number % 8 == 0 else -0.2, True) for number in range(48)])
-    about = results["assay"]["tasks"]["t"]["rows"]["perplexity,none"]
+    about = rows_of(results, "t")["perplexity,none"]
     assert about["method"] == "student-log-skew"
     assert about["note"].startswith("4 of 48 documents make half of its uncertainty")
     scores = np.repeat([40.0, 0.2], [6, 42])
@@ -396,3 +397,10 @@ def test_a_perplexity_of_a_few_documents_is_noted_and_shown_as_a_factor(tmp_path
     low = math.exp(scores.mean() - stats.t.ppf(0.975, 47) * stats.sem(scores))
     assert about["interval"][0] == pytest.approx(low, rel=1e-6)
     assert f"{low:.2f} … " in str(results_table(results.results))
+
+
+def test_degrees_of_freedom_are_a_whole_number_where_rounding_alone_makes_them_another() -> None:
+    number = estimate([n * n % 5 for n in range(29)])  # a variance², divided by itself over 28: 27.999999999999993
+    assert (number.method, number.df) == ("student", 28.0)
+    pairs = compare([n * n % 5 for n in range(29)], [0.0] * 29)
+    assert pairs.df == 28.0

@@ -17,11 +17,12 @@ from sklearn.metrics import label_ranking_average_precision_score, ndcg_score
 from assay import ConfigError
 from assay.scoring.metrics.structured import STRUCTURED_METRICS, read_gains, read_items, schema_validator
 from assay.scoring.results import GENERATE
+from run_world import rows_of
 from small_runs import generate, noting, run, write_task
 
 
 def values(results: Any) -> dict[str, Any]:
-    return {name.removesuffix(",none"): row["value"] for name, row in results["assay"]["tasks"]["t"]["rows"].items()}
+    return {name.removesuffix(",none"): row["value"] for name, row in rows_of(results, "t").items()}
 
 
 def called(name: str, references: list[str], answer: str, **parameters: Any) -> Any:
@@ -55,7 +56,7 @@ def test_a_line_break_between_words_joins_them_as_in_jiwer() -> None:
 
 def test_the_error_of_a_rate_is_that_of_a_ratio(tmp_path: Path) -> None:
     """By hand: edits 2, 2, 0, 2, 2 of words 6, 2, 5, 4, 2, so r = 8/19; residuals e − r·w over the mean of 3.8 words."""
-    row = generate(tmp_path, HEARD, SAID, "metric_list: [{metric: wer}]\n")["assay"]["tasks"]["t"]["rows"]["wer,none"]
+    row = rows_of(generate(tmp_path, HEARD, SAID, "metric_list: [{metric: wer}]\n"), "t")["wer,none"]
     off = np.array([2, 2, 0, 2, 2]) - 8 / 19 * np.array([6, 2, 5, 4, 2])
     assert row["stderr"] == pytest.approx(np.std(off / 3.8, ddof=1) / math.sqrt(5))
     assert row["interval"][0] >= 0
@@ -79,7 +80,7 @@ def test_the_nearest_reference_counts() -> None:
 
 def test_empty_references_have_no_rate(tmp_path: Path) -> None:
     results = generate(tmp_path, ["a", "b"], ["", ""], "metric_list: [{metric: wer}]\n")
-    assert "all references are empty" in results["assay"]["tasks"]["t"]["no_value"]["wer,none"]
+    assert "all references are empty" in rows_of(results, "t")["wer,none"]["reason"]
 
 
 @settings(max_examples=100, deadline=None)

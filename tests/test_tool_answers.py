@@ -13,6 +13,7 @@ from assay import ConfigError
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import Request, Response, Text
+from run_world import rows_of
 from serving import Servers
 from small_runs import generate, write_task
 
@@ -69,7 +70,11 @@ def test_a_tool_call_fails_its_document_on_every_backend(tmp_path: Path, talking
         include_defaults=False, output_path=str(tmp_path / "run"),
     )  # fmt: skip
     own = account(results)
-    assert (own["failed"], own["rows"]["exact_match,none"]["n"], results["results"]["t"]["exact_match,none"]) == (
+    assert (
+        own["failed"],
+        rows_of(results, "t")["exact_match,none"]["n"],
+        results["results"]["t"]["exact_match,none"],
+    ) == (
         1,
         2,
         0.5,

@@ -18,6 +18,7 @@ from assay.scoring.results import GenResult
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, over_repeats
 from assay.tasks.manager import TaskManager
 from assay.tasks.validate import validate
+from run_world import rows_of
 from small_runs import SAMPLED, choose, generate, noting, run, says, write_task
 
 QUESTION = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
@@ -512,10 +513,11 @@ def test_infinite_values_have_a_number_or_a_reason_and_no_warning(
 ) -> None:
     own(tmp_path, "def m(references, prediction):\n    return float(prediction)\n")
     yaml = f"metric_list: [{{metric: !function own.m, aggregation: {aggregation}}}]\n"
-    rows = generate(tmp_path, ["inf", "1", "2"], ["a", "b", "c"], yaml)["assay"]["tasks"]["t"]["rows"]["m,none"]
-    assert rows["value"] == (2.0 if aggregation == "median" else math.inf)
+    results = generate(tmp_path, ["inf", "1", "2"], ["a", "b", "c"], yaml)
+    rows = rows_of(results, "t")["m,none"]
+    assert results["results"]["t"]["m,none"] == (2.0 if aggregation == "median" else math.inf)
     assert rows["stderr"] is None and "infinite" in rows["reason"]
-    rows = generate(tmp_path, ["inf", "-inf", "2"], ["a", "b", "c"], yaml)["assay"]["tasks"]["t"]["rows"]["m,none"]
+    rows = rows_of(generate(tmp_path, ["inf", "-inf", "2"], ["a", "b", "c"], yaml), "t")["m,none"]
     assert rows["value"] == (2.0 if aggregation == "median" else None)
     assert rows["stderr"] is None and "infinite" in rows["reason"]
     assert [str(each.message) for each in recwarn if each.category is RuntimeWarning] == []

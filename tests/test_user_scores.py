@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.models import Scripted
-from run_world import sample_rows
+from run_world import rows_of, sample_rows
 from small_runs import SAMPLED, generate, run, says, write_task
 
 
@@ -299,13 +299,13 @@ def test_an_invalid_score_fails_its_document_in_that_row_alone(entry_point: str,
     assert results["results"]["healthy"]["exact_match,none"] == 1.0
     account = results["assay"]["tasks"]["t"]
     assert results["results"]["t"]["exact_match,none"] == pytest.approx(2 / 3)
-    assert account["rows"]["exact_match,none"]["n"] == 3
-    assert (results["results"]["t"]["metric,none"], account["rows"]["metric,none"]["n"]) == (0.5, 2)
+    assert rows_of(results, "t")["exact_match,none"]["n"] == 3
+    assert (results["results"]["t"]["metric,none"], rows_of(results, "t")["metric,none"]["n"]) == (0.5, 2)
     assert (account["failed"], account["documents"]) == (1, 3)
     [reason] = account["reasons"]
     assert "'metric'" in reason or "'a'" in reason
-    assert account["bounds"]["exact_match,none"] == pytest.approx([2 / 3, 2 / 3])
-    assert account["bounds"]["metric,none"] == pytest.approx([1 / 3, 2 / 3])
+    assert rows_of(results, "t")["exact_match,none"]["failure_bounds"] == pytest.approx([2 / 3, 2 / 3])
+    assert rows_of(results, "t")["metric,none"]["failure_bounds"] == pytest.approx([1 / 3, 2 / 3])
     stored = sample_rows(tmp_path / "run/samples/t.parquet")
     assert [row["scores"].get("metric,none") for row in stored] == [0.5, None, 0.5]
     assert [bool(row["failed"]) for row in stored] == [False, True, False]

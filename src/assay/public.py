@@ -34,13 +34,13 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "Problem",
     ),
     "assay.evaluation.merge": ("merge",),
-    "assay.evaluation.score": (
-        "ScoreOptions",
-        "score",
-    ),
+    "assay.evaluation.score": ("ScoreOptions",),
     "assay.exchange.archive": ("pack",),
     "assay.exchange.exporters": ("export",),
-    "assay.exchange.importers": ("import_runs",),
+    "assay.exchange.importers": (
+        "import_runs",
+        "score",
+    ),
     "assay.fleet.replicas": ("Fleet",),
     "assay.graphs.aggregator_metrics": ("AggregatorMetric",),
     "assay.graphs.aggregator_registry": (
@@ -175,10 +175,10 @@ if TYPE_CHECKING:
     from assay.evaluation.api import MakeStopRule
     from assay.evaluation.merge import merge as merge
     from assay.evaluation.score import ScoreOptions as ScoreOptions
-    from assay.evaluation.score import score as score
     from assay.exchange.archive import pack as pack
     from assay.exchange.exporters import export as export
     from assay.exchange.importers import import_runs as import_runs
+    from assay.exchange.importers import score as score
     from assay.fleet.replicas import Fleet as Fleet
     from assay.graphs.aggregator_metrics import AggregatorMetric as AggregatorMetric
     from assay.graphs.aggregator_registry import AggregatorMetricRegistry as AggregatorMetricRegistry

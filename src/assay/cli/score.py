@@ -8,7 +8,8 @@ from pathlib import Path
 from assay.cli.flags import add_option, add_table_options
 from assay.cli.output import counted, echo, echo_results, echo_table, echo_tables, echo_wrapped, exit_code
 from assay.evaluation.merge import merge
-from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions, score
+from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions
+from assay.exchange.importers import score
 from assay.redaction import redacted_command
 from assay.report.report_table import Cell, Column, CountCell, NumberCell, ReportTable, TableLine
 from assay.report.table import table_footing

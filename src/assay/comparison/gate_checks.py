@@ -134,7 +134,7 @@ def check_baseline(row: tuple[str, ScoreKey], prepared: PreparedRun, other: Run,
     if name not in known:
         what = f"the baseline {other.path} has no task or group {name!r}"
         raise ConfigError.at(place, what, suggestion(name, known))
-    if key not in other.rows(name):
+    if other.results.row(name, key) is None:
         what = f"{name!r} has no {str(key)!r} in the baseline {other.path}"
         raise ConfigError.at(place, what, f"it has: {some([*map(str, other.rows(name))])}")
     for task in prepared.tasks:

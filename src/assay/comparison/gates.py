@@ -92,7 +92,15 @@ def selected(
 ) -> list[PairedRow]:
     """The rows that a gate is about: those that both runs have, and those of the first that the other lacks. `members` are
     those of groups."""
-    of_metric = [row for row in rows if row.key.metric == gate.metric and gate.filter in (None, row.key.filter)]
+    of_filter = [row for row in rows if gate.filter in (None, row.key.filter)]
+    of_metric = [row for row in of_filter if row.key.metric == gate.metric]
+    if (
+        not of_metric
+    ):  # one that gives several numbers: all of them, or `f1[macro]` where they are not known, as before a run
+        whole, bracket, _ = gate.metric.partition("[")
+        of_metric = [
+            row for row in of_filter if (row.key.metric == whole if bracket else row.key.metric.startswith(f"{whole}["))
+        ]
     if not of_metric:
         known = {row.key.metric for row in rows} | ({*COUNTS} if not shared else set())
         wrong = gate.metric if gate.metric not in known else str(ScoreKey(gate.metric, str(gate.filter)))

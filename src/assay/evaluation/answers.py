@@ -1,4 +1,4 @@
-"""Stored answers: in the folder of a run, or in files that lm-eval wrote. The manifest of a run that was made elsewhere is
+"""Stored answers in the folder of a run. The manifest of a run that was made elsewhere is
 data: no path in it is followed."""
 
 import os
@@ -13,20 +13,18 @@ from assay.catalog.selection import graph_file, looks_like_path, split_specs
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig, options_where
-from assay.errors import AssayError, Place
+from assay.errors import AssayError
 from assay.evaluation.options import run_config, task_manager
 from assay.graphs.spec import Record
-from assay.records import Likelihood, Response, Text, arguments
+from assay.records import arguments
 from assay.registry import is_plugin_file
 from assay.results import Results
 from assay.runs.folder import RunError
-from assay.runs.lm_eval_logs import SampleLog, logged_files, logged_results, logged_samples
 from assay.runs.results import ManifestJSON
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.reader import ReplayedSample, SampleFile
 from assay.runs.signature import SIGNATURE, is_signed_by_user
-from assay.scoring.results import ROLLING
 from assay.tasks import TaskManager
 from assay.tasks.rescore import RescoredTask, TaskFacts
 from assay.tasks.runnable import Runnable
@@ -224,94 +222,10 @@ def read(file: SampleFile, task: Runnable) -> Iterator[ReplayedSample]:
     return file.outcomes() if task.task.definition is not None else file.samples()
 
 
-@dataclass(frozen=True)
-class LoggedRun:
-    """The answers in samples files that lm-eval wrote. They do not say where tasks are defined: the caller does."""
-
-    files: Mapping[str, SampleLog]
-    config: RunConfig
-    left_out: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, paths: Sequence[Path], options: YAMLMapping) -> "LoggedRun":
-        missing = [path for path in paths if not path.exists()]
-        files = logged_files(paths)
-        if missing or not files:
-            what = "there is no such file" if missing else "there are no samples_*.jsonl files"
-            fix = "name the folder of a run, or samples files that lm-eval wrote with --log_samples"
-            raise RunError.at(str((missing or paths)[0]), what, fix)
-        tasks = [str(name) for name in options.get("tasks") or ()]  # type: ignore[attr-defined]
-        if len(files) == len(tasks) == 1:  # whatever the file is called
-            files = {tasks[0]: next(iter(files.values()))}
-        safe, include_path = without_paths({"tasks": list(files)}, ()), options.get("include_path") or ()
-        names = tasks or [name for name in safe.options["tasks"] if is_known(name, include_path)]  # type: ignore[arg-type]
-        return cls(files, named_config({**options, "tasks": names}), [] if tasks else safe.left_out)
-
-    @property
-    def folder(self) -> Path:
-        return next(iter(self.files.values())).path.parent
-
-    @property
-    def names(self) -> Sequence[str]:
-        return list(self.files)
-
-    @property
-    def absent(self) -> Sequence[str]:
-        return ()
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        return {}
-
-    @property
-    def created(self) -> float:
-        return next(iter(self.files.values())).path.stat().st_mtime
-
-    def record(self, name: str) -> Record | None:
-        what = "is a graph, and lm-eval's samples files hold no graph records"
-        fix = "name its output_….json or .jsonl, and nothing else"
-        raise RunError.at(f"task {name!r}", what, fix)
-
-    @cached_property
-    def manager(self) -> TaskManager:
-        return task_manager(self.config)
-
-    @cached_property
-    def results(self) -> Results:
-        """The results beside all files, merged as if one run had written them."""
-        return logged_results(self.files)
-
-    def facts(self, name: str) -> TaskFacts:
-        first, count = None, 0
-        for count, logged in enumerate(logged_samples(self.files[name].path), 1):  # noqa: B007  # the last one counts
-            first = first or logged
-        if first is None:
-            raise RunError.at(str(self.files[name].path), "the file is empty", "name another")
-        repeats = max(len(first.responses[0]), 1) if first.responses else 1
-        task = self.results.tasks[name]
-        original = count if task.original is None else task.original
-        return TaskFacts(count, original, repeats, task.num_fewshot, first=first.doc)
-
-    def samples(self, task: Runnable) -> Iterator[ReplayedSample]:
-        if not isinstance(task, RescoredTask):
-            place, fix = Place(f"task {task.task.name!r}"), "run it again with `assay run`"
-            raise RunError.at(place, "is a Python class, which cannot be scored from lm-eval's files", fix)
-        for logged in logged_samples(self.files[task.task.name].path):
-            sample = task.asked(logged.doc_id, logged.doc, logged.arguments)
-            responses = [response for repeats in logged.responses for response in repeats]
-            if task.config.output_type == ROLLING:
-                responses = [_rolled(response) for response in responses]
-            yield ReplayedSample(sample, responses, logged.scores)
-
-
 def named_config(options: YAMLMapping) -> RunConfig:
     """The configuration of a run, even if none of its tasks can be loaded by name."""
     tasks = options["tasks"]
     return run_config(options) if tasks else replace(run_config({**options, "tasks": ["-"]}), tasks=())
-
-
-def _rolled(response: Response) -> Response:
-    return Likelihood(float(response.text)) if isinstance(response, Text) else response
 
 
 def without_paths(options: YAMLMapping, names: Iterable[str]) -> SafeOptions:

@@ -14,7 +14,7 @@ import orjson
 
 from assay.config.source import digest
 from assay.errors import ConfigError, grouped, some
-from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
+from assay.evaluation.answers import StoredAnswers, StoredRun
 from assay.evaluation.definitions import (
     Definitions,
     load_definitions,
@@ -145,15 +145,13 @@ class Rescored:
     remarks: Sequence[str]
 
 
-def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None = None) -> Rescored:
-    """Score the stored answers of a run, or of lm-eval's samples files, again. The old scores are not touched."""
-    options, paths = options or ScoreOptions(), [paths] if isinstance(paths, str | Path) else paths
+def score_answers(answers: StoredAnswers, options: ScoreOptions) -> Rescored:
+    """Score stored answers again. The old scores are not touched."""
     load_plugins(options.plugins)
     filters, metrics = (
         [parse_filter(each) for each in options.filters],
         [parse_metric(each) for each in options.metrics],
     )
-    answers = _answers([Path(path) for path in paths], options)
     if not answers.names:
         what = "no task of this run has finished: nothing to score yet"
         raise ConfigError.at(str(answers.folder), what, "repeat the command of the run to resume it, then score it")
@@ -245,17 +243,21 @@ class ScoringOutput:
         return Rescored(complete, publish_scoring(self.folder), numbers, self.remarks)
 
 
-def _answers(paths: Sequence[Path], options: ScoreOptions) -> StoredAnswers:
+def stored_answers(paths: Sequence[Path], options: ScoreOptions) -> StoredAnswers | None:
+    """The answers in the folder of a run, or in the output of a graph; None where the files are of another program."""
     folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
     if folder is not None and (holds_run(folder) or not any(folder.glob("samples_*.jsonl"))):
         return StoredRun.of(folder, options.include_path)
-    run_options = {
+    return OutputFile.of(paths, {**loading_options(options), "include_path": list(options.include_path) or None})
+
+
+def loading_options(options: ScoreOptions) -> JSONDict:
+    """The options of a run that say which tasks are loaded, of those of a scoring."""
+    return {
         "tasks": list(options.tasks),
-        "include_path": list(options.include_path) or None,
         "include_defaults": options.include_defaults,
         "compat": options.compat,
     }
-    return OutputFile.of(paths, run_options) or LoggedRun.of(paths, run_options)
 
 
 def _completed(results: Results, answers: StoredAnswers, changes: SampleChanges, rows: Sequence[RowChange]) -> Results:
@@ -331,7 +333,8 @@ def _refuse_stale(answers: StoredAnswers, tasks: Sequence[Runnable], verdicts: J
 
 def _changed_scoring(answers: StoredAnswers, task: Runnable) -> list[str]:
     """The keys that changed of those which say what judges are asked about an answer."""
-    changed = changed_keys(answers, task) if isinstance(answers, StoredRun) else ["scorer"]
+    is_ours = isinstance(answers, StoredRun) and not answers.is_imported
+    changed = changed_keys(answers, task) if is_ours else ["scorer"]
     return [key for key in ("filter_list", "scorer") if key in changed]
 
 

@@ -158,7 +158,7 @@ def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> Resul
     spec: dict[str, Any] = {"model": _model(runs)["identity"], "imported": files}
     if into.groups:
         spec["groups"] = {path.name: _content(path) for path in into.groups if path.is_file()}
-    facts = {**into.facts, **_facts(runs), "model": _model(runs), "environment": environment()}
+    facts = {**_facts(runs), **into.facts, "model": _model(runs), "environment": environment()}
     is_new = not into.folder.exists()
     try:
         with open_run(into.folder, spec, facts, force=into.force) as folder:

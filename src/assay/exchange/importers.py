@@ -1,9 +1,13 @@
 """Importers: runs and logs of lm-eval, Inspect and assay, by what a file or folder contains."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from assay.errors import ConfigError
+from assay.evaluation.answers import StoredRun
+from assay.evaluation.score import Rescored, ScoreOptions, loading_options, score_answers, stored_answers
 from assay.exchange.archive import read_json, unpack
 from assay.exchange.imported import ImportedRun, ImportedTask, ImportTarget, write_imported_run
 from assay.exchange.inspect.importer import from_inspect
@@ -13,6 +17,7 @@ from assay.results import Results
 from assay.runs.folder import RunError
 from assay.runs.run import Run, holds_run
 from assay.runs.samples.reader import SampleFile
+from assay.runs.signature import with_signature
 
 
 def import_runs(
@@ -41,6 +46,30 @@ def import_runs(
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # they may contain anything
         what = f"has an unexpected layout: {type(error).__name__}: {error}"
         raise RunError.at(", ".join(map(str, paths)), what, "give the files as they were written") from error
+
+
+def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None = None) -> Rescored:
+    """Score the stored answers of a run, or of lm-eval's samples files, again. The old scores are not touched."""
+    options = options or ScoreOptions()
+    files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    answers = stored_answers(files, options)
+    if answers is not None:
+        return score_answers(answers, options)
+    missing = [path for path in files if not path.exists()]
+    if missing:
+        fix = "name the folder of a run, or samples files that lm-eval wrote with --log_samples"
+        raise RunError.at(str(missing[0]), "there is no such file", fix)
+    with TemporaryDirectory() as folder:
+        runs = from_lm_eval(files)
+        if sum(len(run.tasks) for run in runs) == len(options.tasks) == 1:  # whatever the file is called
+            runs = [replace(runs[0], tasks=[replace(runs[0].tasks[0], name=options.tasks[0])], finished=None)]
+        names = {"tasks": [task.name for run in runs for task in run.tasks]}
+        given = loading_options(options)
+        facts = with_signature(given) if options.tasks else {"options": {**given, **names}}
+        write_imported_run(runs, ImportTarget(Path(folder) / "run", facts=facts))
+        beside = files[0] if files[0].is_dir() else files[0].parent
+        stored = StoredRun.of(Path(folder) / "run", options.include_path)
+        return score_answers(stored, replace(options, output_path=options.output_path or str(beside)))
 
 
 def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:

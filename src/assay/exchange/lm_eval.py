@@ -1,16 +1,15 @@
 """lm-eval 0.4.13: exports MODEL/results_DATE.json and MODEL/samples_TASK_DATE.jsonl for each task, and imports them."""
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import orjson
-
 from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
-from assay.exchange.lm_eval_layout import lm_eval_layout
+from assay.exchange.lm_eval_layout import SECTION, lm_eval_layout
 from assay.records import (
     AnyJSON,
     Generate,
@@ -24,16 +23,15 @@ from assay.records import (
     Text,
 )
 from assay.results import Results
-from assay.runs.folder import LineWriter, RunError, write_json
+from assay.runs.files import new_file
+from assay.runs.folder import LineWriter, RunError
 from assay.runs.lm_eval_logs import LoggedSample, SampleLog, logged_files, logged_samples
-from assay.runs.results_json import decode, encode
+from assay.runs.results_json import decode
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile, filter_scores
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
 
-SECTION = "assay"
-"""The key of assay's own results, the tree of results.json: lm-eval's layout has no place for failures, intervals and more."""
 OWN = ("scores_per_repeat", "verdicts")
 """Keys that only assay's samples have, beside those of lm-eval 0.4.13."""
 UNKNOWN = ("pretty_env_info", "upper_git_hash", "eot_token_id", "chat_template", "chat_template_sha")
@@ -60,7 +58,11 @@ def export_lm_eval(run: Run, target: Path, *, samples: bool = True) -> list[Path
     unknown = {key: reported.get(key) for key in UNKNOWN}
     versions = {"transformers_version": packages.get("transformers", "N/A"), "task_hashes": hashes}
     results = folder / f"{stem}_{date}.json"
-    write_json(results, {**reported, **unknown, **versions, SECTION: encode(run.results)})
+    content = {**reported, **unknown, **versions}
+    with new_file(
+        results
+    ) as part:  # as json writes it: lm-eval's tools read NaN where there is no number, as in its dict
+        part.write_text(json.dumps(content, indent=2, default=str, ensure_ascii=False) + "\n", encoding="utf-8")
     return [results, *files]
 
 
@@ -134,8 +136,14 @@ def _finished(results: JSONObject) -> Results | None:
     if not isinstance(results.get(SECTION), Mapping):
         return None
     finished = decode(results[SECTION])
-    layout = orjson.loads(orjson.dumps(lm_eval_layout(finished), default=str))
-    return finished if all(layout.get(key) == results.get(key) for key in ("results", "groups")) else None
+    layout, names = lm_eval_layout(finished), ("results", "groups")
+    is_unchanged = all(_as_text(layout.get(name)) == _as_text(results.get(name)) for name in names)
+    return finished if is_unchanged else None
+
+
+def _as_text(value: AnyJSON) -> str:
+    """A value as text, in which NaN is NaN."""
+    return json.dumps(value, default=str, sort_keys=True)
 
 
 def _task(file: SampleLog) -> ImportedTask:

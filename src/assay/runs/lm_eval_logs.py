@@ -12,10 +12,9 @@ import orjson
 
 from assay.errors import Place
 from assay.records import AnyJSON, JSONDict, JSONObject, Likelihood, Response, Text
-from assay.results import Estimate, GroupEntry, Results, Row, TaskEntry
 from assay.runs.folder import RunError
 from assay.runs.samples.writer import file_name
-from assay.score_keys import ScoreKey, split_rows
+from assay.score_keys import ScoreKey
 
 _DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
 
@@ -72,36 +71,6 @@ def _read_results(folder: Path, date: str) -> tuple[JSONObject, Mapping[str, str
         return {}, {}
     names = results.get("results")
     return results, {file_name(name): name for name in names} if isinstance(names, dict) else {}
-
-
-def logged_results(files: Mapping[str, SampleLog]) -> Results:
-    """The results beside samples files, as far as lm-eval's files say, as if one run had written them."""
-    tasks: dict[str, TaskEntry] = {}
-    groups: dict[str, GroupEntry] = {}
-    first: JSONObject | None = None
-    for name, file in files.items():
-        content = file.results
-        first = content if first is None else first
-        rows = content.get("results", {})
-        for group in content.get("groups", {}):
-            groups[group] = GroupEntry(group, group, rows=list(_logged_rows(group, rows.get(group, {}))))
-        counts = content.get("n-samples", {}).get(name, {})
-        tasks[name] = TaskEntry(
-            name,
-            name,
-            list(_logged_rows(name, rows.get(name, {}))),
-            original=counts.get("original"),
-            num_fewshot=content.get("n-shot", {}).get(name),
-            config=content.get("configs", {}).get(name, {}),
-        )
-    facts = {key: value for key, value in (first or {}).items() if not isinstance(value, Mapping)}
-    return Results(tasks, groups, status="", config=(first or {}).get("config", {}), facts=facts)
-
-
-def _logged_rows(owner: str, row: JSONObject) -> Iterator[Row]:
-    for key, value in split_rows(row):
-        if isinstance(value, int | float):
-            yield Row(owner, key.metric, key.filter, Estimate(None if value != value else float(value)))
 
 
 def logged_samples(path: Path) -> Iterator[LoggedSample]:

@@ -39,7 +39,19 @@ def with_interval(estimate: Estimate, level: float = LEVEL, side: str = "both") 
     kind = method(estimate)
     is_counted = estimate.evidence.is_rate and draws == estimate.n
     freedom = None if is_counted or kind == "order" else spread_of(estimate).freedom
-    return replace(estimate, interval=ends, method=kind, df=freedom, clusters=clusters)
+    return replace(estimate, interval=ends, method=kind, df=without_rounding(freedom), clusters=clusters)
+
+
+def without_rounding(freedom: float | None) -> float | None:
+    """Degrees of freedom as they are reported: those of one part, the square of a variance over its own, are a whole number but
+    for rounding.
+
+    >>> without_rounding(27.999999999999996)
+    28.0
+    """
+    if freedom is None or not math.isfinite(freedom):
+        return freedom
+    return float(round(freedom)) if math.isclose(freedom, round(freedom), rel_tol=1e-12) else freedom
 
 
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:

@@ -20,7 +20,7 @@ from assay.statistics.arrays import Scores, Side, array, numbered
 from assay.statistics.arrays import estimate as estimate_of
 from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import Bounds, Influence, Spread, clip_to_bounds
-from assay.statistics.intervals import LEVEL, method, spread_of, student, with_interval
+from assay.statistics.intervals import LEVEL, method, spread_of, student, with_interval, without_rounding
 
 PSEUDO = 0.85
 """Pseudo-documents at each corner, of labels at the ends of the scale alone; a whole one is too much for shares near 1."""
@@ -75,7 +75,7 @@ class Corrected(Estimate):
         half = student(level if side == "both" else 2 * level - 1, spread.freedom) * math.sqrt(spread.variance)
         low, high = max(self.center - half, least), min(self.center + half, most)
         ends = {"both": (low, high), "lower": (low, most), "upper": (least, high)}[side]
-        return replace(self, interval=ends, method="ppi++", df=spread.freedom)
+        return replace(self, interval=ends, method="ppi++", df=without_rounding(spread.freedom))
 
     @cached_property
     def for_contrasts(self) -> Floats:

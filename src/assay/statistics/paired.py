@@ -18,7 +18,17 @@ from assay.statistics.aggregations import Aggregation, Values
 from assay.statistics.estimates import estimate, resamples, whole_clusters
 from assay.statistics.evidence import Estimate, Interval
 from assay.statistics.influence import Influence, Spread
-from assay.statistics.intervals import ENOUGH, LEVEL, SKEWED, evened, for_skewness, satterthwaite, student, student_tail
+from assay.statistics.intervals import (
+    ENOUGH,
+    LEVEL,
+    SKEWED,
+    evened,
+    for_skewness,
+    satterthwaite,
+    student,
+    student_tail,
+    without_rounding,
+)
 
 FLIPS = 10_000
 """Sign flips that are drawn where there are too many to take each: p is known to 0.002 near 0.05."""
@@ -134,7 +144,7 @@ def paired_difference(contrast: Contrast, level: float = LEVEL) -> PairedDiffere
         contrast.stderr,
         contrast.documents,
         interval=interval(contrast, level),
-        df=contrast.freedom,
+        df=without_rounding(contrast.freedom),
         clusters=contrast.draws if contrast.draws < contrast.documents else None,
         p=tested.p,
         test=tested.test,
