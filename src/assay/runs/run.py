@@ -181,12 +181,8 @@ class Run:
             raise NoRun([no_run(self.path)])
         if not self.has_finished:
             what = f"the run has not finished (status: {self.manifest.get('status', 'unknown')})"
-<<<<<<< HEAD
-            raise RunError.at(str(self.path), what, "resume it with the same command")
-=======
             fix = "wait until it has" if self.is_running else "resume it with the same command"
-            raise RunError([Problem(Place(str(self.path)), what, fix)])
->>>>>>> main
+            raise RunError.at(str(self.path), what, fix)
         return self
 
     def without_labels(self) -> "Run":
