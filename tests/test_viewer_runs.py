@@ -312,8 +312,8 @@ def test_the_matrix_has_every_number_with_its_interval_and_the_best(runs: Path) 
     loss = json.loads(page(runs, "/matrix.json?metric=loss&task=a"))["numbers"]
     assert {row["metric"] for row in loss} == {"loss"}
     text = page(runs, "/matrix?by=tasks&run=group/run-01&run=group/run-24")
-    assert text.count("<b>0.240</b>") == 1 and "<b>0.010</b>" not in text
-    assert page(runs, "/matrix?by=runs").count("<th scope=row") == MIN_RUNS + 5
+    assert text.count("<b>0.2400</b>") == 1 and "<b>0.0100</b>" not in text
+    assert page(runs, "/matrix?by=runs").count('<th scope="row"') == MIN_RUNS + 5
     assert page(runs, "/matrix.svg").startswith("<svg xmlns")
 
 

@@ -145,7 +145,7 @@ def _short_cells(row: ComparedRow) -> list[Cell]:
         NumberCell(row.a),
         NumberCell(row.b),
         NumberCell(change.value, interval=change.interval, is_signed=True, reason=reason),
-        _verdict_cell(row),
+        conclusion_cell(row),
         _documents(row),
     ]
 
@@ -164,13 +164,14 @@ def _all_cells(row: ComparedRow) -> list[Cell]:
         f"{row.wins}/{row.losses}/{row.ties}" if row.wins is not None else "",
         _documents(row),
         NumberCell(row.mde, digits=4),
-        _verdict_cell(row),
+        conclusion_cell(row),
     ]
 
 
 def value_cells(row: ComparedRow) -> list[Cell]:
     """Both numbers of a row, and their difference."""
-    difference = NumberCell(row.difference.value, digits=4, is_signed=True)
+    style = VERDICT_STYLES.get(row.verdict, "")
+    difference = NumberCell(row.difference.value, digits=4, is_signed=True, style=style)
     return [NumberCell(row.a, digits=4), NumberCell(row.b, digits=4), difference]
 
 
@@ -207,7 +208,7 @@ def table_of_comparison(comparison: Comparison) -> ReportTable:
             interval_of(row),
             PValueCell(row.p_holm),
             CountCell(row.difference.n),
-            _verdict_cell(row),
+            conclusion_cell(row),
         ]
         lines.append(TableLine(cells, row.depth, "bold" if row.kind == "group" else ""))
     return shorten_table(ReportTable(columns, lines, title, comparison.notes))
@@ -219,7 +220,8 @@ def _documents(row: ComparedRow) -> Cell:
     return CountCell(n) if not clusters else f"{format_count(n)} in {format_count(clusters)}"
 
 
-def _verdict_cell(row: ComparedRow) -> TextCell:
+def conclusion_cell(row: ComparedRow) -> TextCell:
+    """What a row says of the second run: better, worse, different, unclear, or the same."""
     text = f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
     return TextCell(text, VERDICT_STYLES.get(row.verdict, ""))
 

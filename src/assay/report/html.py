@@ -11,7 +11,7 @@ from html import escape
 import orjson
 from markupsafe import Markup
 
-from assay.report.cell_text import cell_style, cell_text, direction_arrow
+from assay.report.cell_text import cell_style, cell_text, direction_arrow, interval_ends, value_text
 from assay.report.drawing import as_svg
 from assay.report.report_table import (
     Cell,
@@ -47,7 +47,7 @@ STYLES = {
     "dim": "color:gray",
 }
 """What a class means where there is no stylesheet."""
-CLASSES = {"left": "", "bold": "", "better": "good", "worse": "bad", "dim": "faint"}
+CLASSES = {"left": "", "bold": "best", "better": "good", "worse": "bad", "dim": "faint"}
 """Classes that pages have under another name, or not at all."""
 MAX_LEVEL = 8
 """The stylesheet indents so many levels."""
@@ -140,7 +140,8 @@ def _line(table: ReportTable, line: TableLine, endings: Sequence[Sequence[str]],
         left_out = len(table.columns) - len(line.cells)
         if left_out and place == len(line.cells) - 1:
             attributes += f' colspan="{left_out + 1}"'
-        cells.append(f"<td{_class_attribute(classes)}{attributes}>{_inner(cell)}</td>")
+        tag, scope = ("th", ' scope="row"') if table.columns[place].heads_lines else ("td", "")
+        cells.append(f"<{tag}{scope}{_class_attribute(classes)}{attributes}>{_inner(cell)}</{tag}>")
     is_group, first = line.style == "bold", line.cells[0]
     continues = isinstance(first, TextCell) and first.is_repeated
     kinds = ["group" if is_group else line.style, "more" if continues else ""]
@@ -198,6 +199,9 @@ def _inner(cell: Cell) -> str:  # noqa: C901  # a case for each kind of cell
             return _inner(part)
         case PartsCell(parts=parts, separator=separator):
             return separator.join(filter(None, map(_part, parts)))
+        case NumberCell(interval=(_, _), mark=mark):
+            value = _emphasized(cell, escape(value_text(cell)))
+            return f"{value}{escape(mark)} <small>{' … '.join(interval_ends(cell))}</small>"
         case cell if isinstance(cell, NUMBERS):
             return _emphasized(cell, escape(cell_text(cell)))
         case _:
@@ -217,7 +221,7 @@ def _metric(cell: MetricCell) -> str:
 def _part(cell: Cell) -> str:
     """A cell that is not alone: its style is not that of the whole."""
     inner, classes = _inner(cell), _class_attribute([cell_style(cell)])
-    return f"<span{classes}>{inner}</span>" if classes and not isinstance(cell, LinkCell) else inner
+    return f"<span{classes}>{inner}</span>" if inner and classes and not isinstance(cell, LinkCell) else inner
 
 
 def _emphasized(cell: Cell, text: str) -> str:

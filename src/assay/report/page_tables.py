@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from assay.number_text import format_decimal, format_end, format_share
 from assay.report.cell_text import error_factor
 from assay.report.charts import Point, draw_bar
-from assay.report.comparison_text import interval_of, rows_of_run
+from assay.report.comparison_text import conclusion_cell, interval_of, rows_of_run, value_cells
 from assay.report.document import Slice
 from assay.report.report_table import (
     Cell,
@@ -173,6 +173,7 @@ def comparison_page_table(
         Column("better / worse / same", align="right", hint="documents that score better, worse, the same"),
         Column("n", align="right"),
         Column("detectable", align="right", hint="the smallest true difference that would be detected"),
+        Column("conclusion", hint="of the second run: better, worse, different, unclear, or the same"),
     ]
     lines = [
         TableLine([make_name(row), *_compared_cells(row)], row.depth, "bold" if row.kind == "group" else "")
@@ -184,20 +185,17 @@ def comparison_page_table(
 def _compared_cells(row: ComparedRow) -> list[Cell]:
     change = row.difference
     no_interval = PartsCell([TextCell(_cut(change.reason), "dim")], hint=change.reason)
-    style: Style = row.verdict if row.verdict in ("better", "worse") else ""
-    difference = NumberCell(change.value, digits=4, is_signed=True, style=style)
     counts = [CountCell(count) for count in (row.wins, row.losses, row.ties)]
     return [
         metric_cell(row, is_group=row.kind == "group"),
-        NumberCell(row.a, digits=4),
-        NumberCell(row.b, digits=4),
-        PartsCell([difference], hint=row.verdict),
+        *value_cells(row),
         interval_of(row) if change.interval is not None else no_interval,
         PartsCell([PValueCell(change.p)], hint=change.test),
         PValueCell(row.p_holm) if row.kind == "task" else "",
         "" if row.wins is None else PartsCell(counts, keys=("better", "worse", "same"), separator=" / "),
         CountCell(change.n),
         "" if row.mde is None else NumberCell(row.mde, digits=4),
+        conclusion_cell(row),
     ]
 
 

@@ -217,6 +217,8 @@ class Column:
     """Where the title leads in a page: to the table sorted by this column."""
     order: Order = ""
     """How the lines are sorted by this column."""
+    heads_lines: bool = False
+    """Whether its cells are the titles of their lines: a page says so to those who hear it."""
     has_texts: bool = False
     """Whether the cells are texts of models and documents: a page keeps their lines and breaks long ones."""
 

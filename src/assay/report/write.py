@@ -17,24 +17,21 @@ from markupsafe import Markup
 from assay.comparison.judge_card import CardEntry
 from assay.config.record_json import json_values
 from assay.errors import ConfigError, did_you_mean
-from assay.number_text import format_decimal, format_duration, format_money, format_share
+from assay.number_text import format_decimal, format_duration, format_money
 from assay.records import JSONDict, JSONObject
 from assay.report.cell_text import cell_text
 from assay.report.charts import CARD_WIDTH, Series, draw_part, reliability_panel, reliability_points
-from assay.report.comparison_text import interval_of, row_json, rows_of_run, value_cells
+from assay.report.comparison_text import row_json
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
 from assay.report.html import write_page_table
 from assay.report.page_tables import SHORT_COLUMNS, comparison_page_table, results_page_table, short_cells, slices_table
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.report_table import (
-    Cell,
     Column,
     CountCell,
     IntervalCell,
-    MetricCell,
     NumberCell,
-    PValueCell,
     ReportTable,
     TableLine,
 )
@@ -48,7 +45,7 @@ from assay.runs.lines import ResultLine
 from assay.runs.run import Run
 from assay.runs.storage import refuse_url
 from assay.safe_text import fenced, markdown_text, shorten, visible
-from assay.score_keys import join_scores, shown_filter
+from assay.score_keys import join_scores
 from assay.tasks.audit import audit_counts
 from assay.version import __version__
 
@@ -269,20 +266,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     first = comparison.runs[0]
     for number, run in enumerate(comparison.runs[1:], 1):
         yield f"## {markdown_text(run.label)} against {markdown_text(first.label)}"
-        columns = [
-            Column("", "verdict"),
-            Column("Task or group"),
-            Column("Metric"),
-            Column(first.label, align="right"),
-            Column(run.label, align="right"),
-            Column("Difference", align="right"),
-            Column(format_share(comparison.level, 0), "interval"),
-            Column("p", align="right"),
-            Column("p (Holm), tasks", align="right"),
-            Column("n", align="right"),
-        ]
-        rows = rows_of_run(comparison, number)
-        yield write_markdown(ReportTable(columns, [TableLine(_comparison_cells(row)) for row in rows]))
+        yield _indented_markdown(comparison_page_table(comparison, number))
         for attribution in comparison.attributions:
             if attribution.run == number and attribution.first:
                 differences = "; ".join(
@@ -292,27 +276,12 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     yield from (f"_{markdown_text(note)}_" for note in comparison.notes)
 
 
-def _comparison_cells(row: ComparedRow) -> list[Cell]:
-    return [
-        {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, ""),
-        _indented(row.alias or row.name, row.depth),
-        MetricCell(row.metric, shown_filter(row.filter, is_group=row.kind == "group")),
-        *value_cells(row),
-        interval_of(row),
-        PValueCell(row.difference.p),
-        PValueCell(row.p_holm) if row.kind == "task" else "",
-        CountCell(row.difference.n),
-    ]
-
-
 def _run(part: RunPart) -> Iterator[str]:
     run = part.run
     yield f"## {markdown_text(run.name)}"
     about = f"{run.model}, {run.status}, {run.scored:,} documents, {run.failed:,} failed"
     yield markdown_text(about)
-    table = summary_table(run, "Task or group")
-    lines = [TableLine([_indented(cell_text(line.cells[0]), line.level), *line.cells[1:]]) for line in table.lines]
-    yield write_markdown(replace(table, lines=lines))
+    yield _indented_markdown(summary_table(run, "Task or group"))
     counts = [f"{kind} {count:,}" for kind, count in audit_counts(run.results).items() if count]
     yield markdown_text("Audit: " + (", ".join(counts) if counts else "nothing"))
     yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in run.remarks)
@@ -330,9 +299,13 @@ def _run(part: RunPart) -> Iterator[str]:
         yield "</details>"
 
 
-def _indented(name: str, depth: int) -> str:
-    """A name indented by its depth in the tree: Markdown drops other spaces than these."""
-    return f"{NO_BREAK * depth}{name}" if name else ""
+def _indented_markdown(table: ReportTable) -> str:
+    """A table in which names are indented by their depth in the tree: Markdown drops other spaces than these."""
+    lines = []
+    for line in table.lines:
+        name = cell_text(line.cells[0])
+        lines.append(TableLine([NO_BREAK * line.level + name if name else "", *line.cells[1:]]))
+    return write_markdown(replace(table, lines=lines))
 
 
 def _sample(sample: WorstSample) -> str:

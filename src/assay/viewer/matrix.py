@@ -1,18 +1,27 @@
 """Many runs at once: runs × tasks with intervals, the best of each task; as a page, CSV and SVG."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from html import escape
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
 from starlette.datastructures import QueryParams
 
 from assay.number_text import format_short
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
 from assay.report.index import IndexedRow, IndexedRun
+from assay.report.report_table import (
+    Cell,
+    Column,
+    LinkCell,
+    NumberCell,
+    Order,
+    PartsCell,
+    ReportTable,
+    TableLine,
+    TextCell,
+)
 from assay.results import Row, keys
 from assay.score_keys import ScoreKey, metric_title, spellings
 from assay.viewer.library import RunLibrary
@@ -24,6 +33,10 @@ MAX_RUNS, MAX_TASKS = 500, 400
 FEW_RUNS = 8
 """Up to so many runs are the columns; of more, each is a row."""
 SORTS = ("created", "name", "model", "step")
+
+
+SortURL = Callable[[str], str]
+OrderOf = Callable[[str], Order]
 
 
 class TaskKey(NamedTuple):
@@ -200,9 +213,12 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     def sort_url(key: str) -> str:
         return url_for("matrix", rest, sort=key, desc="0" if sort == key and descending else "1", by=query.get("by"))
 
+    def order_of(key: str) -> Order:
+        return "" if key != sort else "descending" if descending else "ascending"
+
     make_table = _runs_down if by == "runs" else _tasks_down
     return {
-        "matrix": matrix, "table": lambda: Markup(make_table(matrix, sort_url, sort, descending)), "release": matrix.release,
+        "matrix": matrix, "table_of_runs": make_table(matrix, sort_url, order_of), "release": matrix.release,
         "by": by, "chosen": RunFilter.of(query), "metric": query.get("metric", ""),
         "compared": url_for("compare", [("run", each.name) for each in matrix.entries if len(matrix.entries) == 2],
                             baseline="oldest"),
@@ -216,84 +232,53 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cell(row: Row | None, *, is_best: bool, is_other: bool, is_running: bool) -> str:
-    """A number with its interval. Thirty thousand of them are a page: texts are put together without a template."""
-    if row is None or row.estimate.value is None:
-        return "<td></td>"
-    low, high = row.estimate.low, row.estimate.high
-    marks = ("†" if is_other else "") + ("*" if row.is_incomplete else "")
-    ends = (
-        f" <small>{format_short(low, 3)}–{format_short(high, 3)}</small>"
-        if low is not None and high is not None
-        else ""
-    )
-    value = format_short(row.estimate.value, 3)
-    value = f"<b>{value}</b>" if is_best else value
-    value = f"<i>{value}</i>" if is_running else value
-    return f"<td{' class=best' if is_best else ''}>{value}{marks}{ends}</td>"
-
-
-def _cells(matrix: Matrix, pairs: Iterable[tuple[str, TaskKey]]) -> str:
+def _cells(matrix: Matrix, pairs: Iterable[tuple[str, TaskKey]]) -> Iterator[Cell]:
     """The cells of a line."""
-    column, best, other, running = matrix.column, matrix.best, matrix.other_data, matrix.running
-    return "".join(
-        _cell(
-            column(key).get(name),
-            is_best=name in best[key],
-            is_other=(name, key.task) in other,
-            is_running=name in running,
+    column, best, other = matrix.column, matrix.best, matrix.other_data
+    for name, key in pairs:
+        row = column(key).get(name)
+        if row is None or row.estimate.value is None:
+            yield ""
+            continue
+        ends = (row.estimate.low, row.estimate.high)
+        yield NumberCell(
+            row.estimate.value,
+            interval=ends if None not in ends else None,
+            mark=("†" if (name, key.task) in other else "") + ("*" if row.is_incomplete else ""),
+            style="bold" if name in best[key] else "provisional" if name in matrix.running else "",
         )
-        for name, key in pairs
-    )
 
 
-def _runs_down(matrix: Matrix, sort_url: Any, sort: str, descending: bool) -> str:
-    heads = [
-        _head("run", sort_url("name"), sort == "name", descending),
-        _head("model", sort_url("model"), sort == "model", descending),
+def _runs_down(matrix: Matrix, sort_url: SortURL, order_of: OrderOf) -> ReportTable:
+    columns = [
+        Column("run", address=sort_url("name"), order=order_of("name"), heads_lines=True),
+        Column("model", address=sort_url("model"), order=order_of("model")),
     ]
     for key in matrix.keys:
-        alias = matrix.aliases[key.task][0]
-        heads.append(_head(f"{alias}\n{key.label}", sort_url(key.text), sort == key.text, descending, key.text))
-    lines = [f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"]
-    for entry in matrix.entries:
-        cells = _cells(matrix, ((entry.name, key) for key in matrix.keys))
-        lines.append(f"<tr>{_run_cell(entry)}<td class=model><bdi>{escape(entry.model)}</bdi></td>{cells}</tr>")
-    return "\n".join([*lines, "</tbody>"])
+        title = f"{matrix.aliases[key.task][0]}\n{key.label}"
+        columns.append(Column(title, "", "right", hint=key.text, address=sort_url(key.text), order=order_of(key.text)))
+    lines = []
+    for run in matrix.entries:
+        tags = [LinkCell(tag, url_for("", tag=tag), is_tag=True) for tag in run.tags]
+        name = PartsCell([LinkCell(run.name, url_for("run", run=run.name)), *tags])
+        lines.append(TableLine([name, run.model, *_cells(matrix, ((run.name, key) for key in matrix.keys))]))
+    return ReportTable(columns, lines)
 
 
-def _tasks_down(matrix: Matrix, sort_url: Any, sort: str, descending: bool) -> str:
-    heads = ["<th scope=col>task</th>"]
-    heads += [
-        f'<th scope=col class=right><a href="{escape(url_for("run", run=entry.name))}"><bdi>{escape(entry.name)}</bdi></a>'
-        f"<br><small><bdi>{escape(entry.model)}</bdi></small></th>"
-        for entry in matrix.entries
+def _tasks_down(matrix: Matrix, sort_url: SortURL, order_of: OrderOf) -> ReportTable:
+    columns = [Column("task", heads_lines=True)]
+    columns += [
+        Column(f"{run.name}\n{run.model}", align="right", address=url_for("run", run=run.name))
+        for run in matrix.entries
     ]
-    lines = [f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"]
+    lines = []
     for key in matrix.keys:
         alias, is_group, depth = matrix.aliases[key.task]
-        mark = (" ▾" if descending else " ▴") if sort == key.text else ""
-        name = f"<b><bdi>{escape(alias)}</bdi></b>" if is_group else f"<bdi>{escape(alias)}</bdi>"
-        link = f'<a href="{escape(sort_url(key.text))}" title="sort the runs by {escape(key.text)}">{name}{mark}</a>'
-        cells = _cells(matrix, ((entry.name, key) for entry in matrix.entries))
-        lines.append(
-            f'<tr><th scope=row class="name depth{min(depth, 8)}">{link} <small>{escape(key.label)}</small></th>{cells}</tr>'
-        )
-    return "\n".join([*lines, "</tbody>"])
-
-
-def _head(text: str, url: str, is_sorted: bool, descending: bool, title: str = "") -> str:
-    first, _, second = text.partition("\n")
-    mark = (" ▾" if descending else " ▴") if is_sorted else ""
-    order = f' aria-sort="{"descending" if descending else "ascending"}"' if is_sorted else ""
-    below = f"<br><small><bdi>{escape(second)}</bdi></small>" if second else ""
-    return f'<th scope=col title="{escape(title)}"{order}><a href="{escape(url)}"><bdi>{escape(first)}</bdi>{mark}</a>{below}</th>'
-
-
-def _run_cell(entry: IndexedRun) -> str:
-    tags = "".join(f' <span class="chip quiet"><bdi>{escape(tag)}</bdi></span>' for tag in entry.tags)
-    url = escape(url_for("run", run=entry.name))
-    return f'<th scope=row class=name><a href="{url}"><bdi>{escape(entry.name)}</bdi></a>{tags}</th>'
+        mark = {"": "", "descending": " ▾", "ascending": " ▴"}[order_of(key.text)]
+        link = LinkCell(alias + mark, sort_url(key.text), "bold" if is_group else "")
+        name = PartsCell([link, TextCell(key.label, "dim")], f"sort the runs by {key.text}")
+        lines.append(TableLine([name, *_cells(matrix, ((run.name, key) for run in matrix.entries))], depth))
+    return ReportTable(columns, lines)
 
 
 # ---- files
