@@ -59,6 +59,8 @@ def test_a_run_without_numbers_does_not_hide_those_of_the_next(tmp_path: Path) -
         numbers = {str(line.cells[0]): line.cells[1] for line in table.lines}
         values = sorted(cell.value is None for cell in numbers.values() if isinstance(cell, NumberCell))
         assert values == [False, False, True]
+        assert "– No number could be computed (bad in t: every document failed in this row)." in table.notes
+        assert "– The run has no such number." not in table.notes
 
 
 def test_three_runs_by_15_tasks_as_latex_can_be_read_back(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,7 +77,7 @@ def run_label(options: argparse.Namespace) -> int:
 
 def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None:
     path = Path(options.output_path or "labels.csv")
-    plans = [plan_labels(run, each, options.n, options.seed, options.labeller) for each in rows]
+    plans = [plan_labels(run, each, options.n, seed=options.seed, by=options.labeller) for each in rows]
     written = write_table(run, plans, path, seen=options.show_scores)
     lines = [line for plan in plans for line in _widths(plan)]
     if lines:

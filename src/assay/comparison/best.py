@@ -37,7 +37,7 @@ class Best:
 
 
 def find_best(
-    runs: Mapping[str, Run], numbers: Sequence[NumberKey], *, level: float, allow_different_prompts: bool = False
+    runs: Mapping[str, Run], numbers: Sequence[NumberKey], *, level: float, allow_different_prompts: bool
 ) -> dict[NumberKey, Best]:
     """Return for each number who is best. The p-values of one number are corrected for their count (Holm)."""
     known = {number: _complete_rows(runs, number) for number in numbers}

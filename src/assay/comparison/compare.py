@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from assay.comparison.packs import open_run
 from assay.comparison.pairing import (
     PROMPT_OPTIONS,
     PairedTask,
-    model_of,
     pair_tasks,
     refuse_other_prompts,
     shared_tasks,
@@ -37,7 +35,7 @@ from assay.comparison.rows import (
 from assay.errors import ConfigError
 from assay.records import AnyJSON, JSONObject
 from assay.runs.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
-from assay.runs.run import Run
+from assay.runs.run import Run, model_with_arguments
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.turns import shown_prompt
@@ -94,7 +92,7 @@ def compare(  # noqa: PLR0913  # each is an option of the command
         power,
         recovery,
     )
-    read = _read([Path(run) for run in runs])
+    read = _read(runs)
     pairs = [_compare_pair(read[0], other, number, options) for number, other in enumerate(read[1:], 1)]
     parts, measured = [part for part, _ in pairs], [each for _, gated in pairs for own in gated for each in own]
     return Comparison(
@@ -111,9 +109,11 @@ def compare(  # noqa: PLR0913  # each is an option of the command
     )
 
 
-def measured_gates(folders: Sequence[Path], options: CompareOptions) -> tuple[list[list[Measured]], list[str]]:
+def measured_gates(
+    pair: tuple[str | PathLike[str], str | PathLike[str]], options: CompareOptions
+) -> tuple[list[list[Measured]], list[str]]:
     """Measure the rows of each gate in the second of two runs; returns also notes about them."""
-    runs = _read(folders)
+    runs = _read(pair)
     compared, gated = _compare_pair(runs[0], runs[1], 1, options)
     return gated, [*_endings(runs[:1]), *compared.notes]
 
@@ -126,15 +126,15 @@ def check_shares(level: float, power: float = 0.8) -> None:
             raise ConfigError.at(name, what, "give 0.95, say")
 
 
-def _read(folders: Sequence[Path]) -> list[Run]:
-    if len(folders) < 2:
+def _read(runs: Sequence[str | PathLike[str]]) -> list[Run]:
+    if len(runs) < 2:
         what = "a comparison takes two runs or more"
         raise ConfigError.at("assay compare", what, "name the first one, then those to compare with it")
-    places = [os.path.realpath(folder) for folder in folders]  # of a loop of links, too
-    twice = [folder for number, folder in enumerate(folders) if places[number] in places[:number]]
+    places = [os.path.realpath(run) for run in runs]  # of a loop of links, too
+    twice = [run for number, run in enumerate(runs) if places[number] in places[:number]]
     if twice:
-        raise ConfigError.at(str(twice[0]), "the same run is named twice", "name each run once")
-    return [open_run(folder) for folder in folders]
+        raise ConfigError.at(os.fspath(twice[0]), "the same run is named twice", "name each run once")
+    return [open_run(run) for run in runs]
 
 
 def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> tuple[Comparison, list[list[Measured]]]:
@@ -164,7 +164,7 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> tuple
 
 
 def _row(row: PairedRow, number: int, options: CompareOptions, has_same_answers: bool) -> ComparedRow:
-    compared = compared_row(row, number, options.level, options.power, has_same_answers)
+    compared = compared_row(row, number, options.level, options.power, has_same_answers=has_same_answers)
     return replace(compared, recovery=recovery_of(row, options.level)) if options.recovery else compared
 
 
@@ -191,7 +191,7 @@ def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
     labels = short_names(run.path for run in runs)
     ends = [run.manifest.get("finished", run.manifest.get("created")) for run in runs]
     return [
-        ComparedRun(run.path, label, model_of(run), run.status, end)
+        ComparedRun(run.path, label, model_with_arguments(run.results), run.status, end)
         for run, label, end in zip(runs, labels, ends, strict=True)
     ]
 
@@ -375,7 +375,7 @@ def _models(a: Run, b: Run) -> Iterable[Difference]:
 
 
 def _model(run: Run, identity: AnyJSON) -> str:
-    return f"{model_of(run)} [{str(identity)[-12:]}]"
+    return f"{model_with_arguments(run.results)} [{str(identity)[-12:]}]"
 
 
 def _code(a: Run, b: Run) -> Iterable[Difference]:

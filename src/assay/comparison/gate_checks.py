@@ -77,7 +77,7 @@ def _refuse_same(output: str | None, baseline: str | None) -> None:
         raise ConfigError.at("--baseline", what, "give the run another --output_path")
 
 
-def unknown_tasks(tasks: Mapping[str, Runnable], filters: Collection[str] = ("none",)) -> dict[str, TaskEntry]:
+def unknown_tasks(tasks: Mapping[str, Runnable], filters: Collection[str]) -> dict[str, TaskEntry]:
     """By name the results of tasks before their run: every number is one half. Where user code makes the scores, they have the
     declared metrics, for the filters that somebody names."""
     unknown = {}

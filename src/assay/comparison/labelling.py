@@ -147,7 +147,7 @@ class Plan:
     widths: Mapping[int, Sequence[float]]
 
 
-def plan_labels(run: Run, rows: JudgeRows, count: int, seed: int = 0, by: str | None = None) -> Plan:
+def plan_labels(run: Run, rows: JudgeRows, count: int, *, seed: int = 0, by: str | None) -> Plan:
     """Choose documents in a random order that only the seed and the run decide: asked for more, it continues where it was.
 
     Those that have a label are done; or those that have one `by` a person: so all people label the same ones.

@@ -211,7 +211,7 @@ def _rankings(runs: Mapping[str, Run], options: LeaderboardOptions, notes: list[
 def _paired(one: Run, other: Run, options: LeaderboardOptions, notes: list[str]) -> Sequence[ComparedRow]:
     try:
         comparison = compare(
-            [one.path, other.path], tasks=options.tasks, metrics=options.metrics, level=options.level,
+            [one, other], tasks=options.tasks, metrics=options.metrics, level=options.level,
             allow_different_prompts=options.allow_different_prompts,
         )  # fmt: skip
     except OtherPrompts:

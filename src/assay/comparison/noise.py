@@ -33,7 +33,7 @@ class NoiseRow:
     needed: Mapping[int, int]
 
 
-def noise_rows(run: Run, metrics: Mapping[str, str], half_width: float, level: float = LEVEL) -> list[NoiseRow]:
+def noise_rows(run: Run, metrics: Mapping[str, str], half_width: float) -> list[NoiseRow]:
     """The metric of each of these tasks, by name, where its standard error is known."""
     rows = []
     for name, metric in metrics.items():
@@ -44,7 +44,7 @@ def noise_rows(run: Run, metrics: Mapping[str, str], half_width: float, level: f
         stored = row.noise
         noise = Noise(stored["within"], stored["between"], stored["repeats"]) if stored else None
         total = row.estimate.n * row.estimate.stderr**2  # of a document, with all that clusters add
-        reach = student(level, MANY)
+        reach = student(LEVEL, MANY)
         needed = {}
         for repeats in REPEATS if noise is not None else (1,):
             own = total if noise is None else total * _share(noise, repeats)

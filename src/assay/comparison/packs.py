@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,10 @@ _folders: list["tempfile.TemporaryDirectory[str]"] = []
 """Where files were unpacked; removed at the end of the process."""
 
 
-def open_run(path: str | Path) -> Run:
-    """The finished run in a folder, or in a file of `assay pack`; either may be a URL."""
+def open_run(path: str | PathLike[str]) -> Run:
+    """The finished run in a folder, or in a file of `assay pack`; either may be a URL. One that is open is returned as it is."""
+    if isinstance(path, Run):
+        return path.finished()
     local = local_folder(path)
     if local.suffix.lower() == ".zip" and not local.exists():
         fix = f"make it: assay pack RUN --baseline -o {local}"

@@ -13,7 +13,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from assay.errors import ConfigError, some
 from assay.records import AnyJSON, JSONObject
-from assay.redaction import redacted
 from assay.runs.labels import TaskLabels, corrected_key
 from assay.runs.run import Run
 from assay.runs.samples.encode import from_json
@@ -350,15 +349,6 @@ def values(run: Run, name: str) -> dict[ScoreKey, float | None]:
     """The numbers of a task or group that can be compared; None where there is none."""
     numbers = {key: row.estimate.value for key, row in run.rows(name).items()}
     return {key: value if value is not None and math.isfinite(value) else None for key, value in numbers.items()}
-
-
-def model_of(run: Run) -> str:
-    """The model of a run with its arguments, without secrets."""
-    config = run.results.config
-    args = redacted(config.get("model_args") or {})
-    listed = ",".join(f"{key}={value}" for key, value in args.items()) if isinstance(args, Mapping) else str(args)
-    name = str(config.get("model") or run.results.facts.get("model_name") or "?")
-    return f"{name} ({listed})" if listed else name
 
 
 def _graph_definition(graph: AnyJSON, key: str = "") -> AnyJSON:

@@ -276,7 +276,7 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
     return every
 
 
-def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_answers: bool = False) -> ComparedRow:
+def compared_row(row: PairedRow, run: int, level: float, power: float, *, has_same_answers: bool) -> ComparedRow:
     """Compute the row of the comparison from a paired row."""
     members = [part.member for part in row.parts]
     contrast, (wins, losses, ties) = row.contrast(), _counts(row)

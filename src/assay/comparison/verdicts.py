@@ -86,7 +86,7 @@ def gate(
     options = CompareOptions(other_prompts=allow_different_prompts, incomplete=allow_incomplete, level=level)
     numbers = RunNumbers(opened, allow_incomplete)
     _refuse_ambiguous(parsed, numbers)
-    rows, notes = measured_rows(numbers, Path(run), parsed, baselines, options)
+    rows, notes = measured_rows(numbers, parsed, baselines, options)
     decided = list(zip(rows, decide([row.measured for row in rows], level), strict=True))
     verdicts: list[GateVerdict] = []
     for condition in parsed:
@@ -110,14 +110,14 @@ class GateRow(NamedTuple):
 
 
 def measured_rows(
-    numbers: RunNumbers, folder: Path, gates: Sequence[Gate], baselines: Sequence[Path], options: CompareOptions
+    numbers: RunNumbers, gates: Sequence[Gate], baselines: Sequence[Path], options: CompareOptions
 ) -> tuple[list[GateRow], list[str]]:
     """The rows of all gates about numbers: of the run alone, and against each baseline; and notes about the baselines."""
     notes: list[str] = []
     rows = [GateRow(gate, None, row) for gate in gates if gate.kind == "value" for row in measure_value(gate, numbers)]
     relative = [gate for gate in gates if gate.kind == "difference"]
     for baseline in baselines if relative else ():
-        by_gate, noted = measured_gates([baseline, folder], replace(options, gates=relative))
+        by_gate, noted = measured_gates((baseline, numbers.run), replace(options, gates=relative))
         rows += [
             GateRow(gate, baseline, row) for gate, measured in zip(relative, by_gate, strict=True) for row in measured
         ]
@@ -142,7 +142,7 @@ def decide_next(
     for all its gates and all runs before together (Holm).
     """
     alpha, parsed, opened = spent_at(number, 1 - level), parse_gates(gates), open_run(run)
-    rows, _ = measured_rows(RunNumbers(opened), run, parsed, before, CompareOptions(level=1 - alpha))
+    rows, _ = measured_rows(RunNumbers(opened), parsed, before, CompareOptions(level=1 - alpha))
     decided = decide([row.measured for row in rows], 1 - alpha)
     counts = [SeriesVerdict(decide_count(gate, opened), None) for gate in parsed if gate.kind == "count"]
     return [SeriesVerdict(verdict, row.baseline) for verdict, row in zip(decided, rows, strict=True)] + counts

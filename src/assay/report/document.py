@@ -104,7 +104,7 @@ def build_report(folders: Sequence[str | PathLike[str]], options: ReportOptions 
         return RunsReport(parts)
     try:
         comparison = compare(
-            [run.path for run in runs],
+            runs,
             allow_different_prompts=options.allow_different_prompts,
             flips=options.flips,
         )

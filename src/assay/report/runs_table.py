@@ -209,10 +209,15 @@ def _notes(
             notes.append(f"{title}: {some(listed)}.")
     if any(row.is_incomplete for row in rows.values()):
         notes.append(f"{INCOMPLETE} Documents failed or were not asked: this number is not compared.")
-    if any(
-        row is None or row.estimate.value is None for row in (rows.get((label, m)) for label in runs for m in measures)
-    ):
+    if len(rows) < len(runs) * len(measures):
         notes.append("– The run has no such number.")
+    without = [
+        f"{label} in {measure.alias}: {row.estimate.reason}"
+        for (label, measure), row in rows.items()
+        if row.estimate.value is None
+    ]
+    if without:
+        notes.append(f"– No number could be computed ({some(without)}).")
     return notes
 
 

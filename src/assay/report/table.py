@@ -25,7 +25,7 @@ from assay.runs.comparison import ComparedRow
 from assay.runs.lines import ResultLine, result_lines
 from assay.runs.results import failure_lines
 from assay.runs.results_json import encode
-from assay.runs.run import SETTINGS, Run
+from assay.runs.run import SETTINGS, Run, model_with_arguments
 from assay.safe_text import shorten, visible
 from assay.score_keys import ScoreKey, shown_filter
 
@@ -141,8 +141,7 @@ def _group_paths(results: Results) -> list[tuple[str, ...]]:
 def table_heading(results: Results) -> str:
     """The line above the tables: the model and its settings."""
     config = results.config
-    arguments = ",".join(f"{key}={value}" for key, value in (config.get("model_args") or {}).items())
-    parts = [f"{config.get('model')} ({arguments})" if arguments else str(config.get("model"))]
+    parts = [model_with_arguments(results)]
     parts += [f"{key}: {_setting(config[key])}" for key in SETTINGS if config.get(key) not in (None, False)]
     return ", ".join(parts)
 

@@ -124,7 +124,7 @@ ROWS = 2000
 """Rows of a Parquet file that are held at a time."""
 
 
-def write_sink(path: Path, kind: str, records: Records, encoding: str = "utf-8") -> None:
+def write_sink(path: Path, kind: str, records: Records, encoding: str) -> None:
     """Write records in one move: a file is whole or not there."""
     make_folder(path.parent)
     with new_file(path) as part:

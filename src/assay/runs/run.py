@@ -504,6 +504,14 @@ class Run:
         return self.table._repr_html_()
 
 
+def model_with_arguments(results: Results) -> str:
+    """The model of a run with its arguments, without secrets."""
+    args = redacted(results.config.get("model_args") or {})
+    listed = ",".join(f"{key}={value}" for key, value in args.items()) if isinstance(args, Mapping) else str(args)
+    name = str(results.config.get("model") or results.facts.get("model_name") or "?")
+    return f"{name} ({listed})" if listed else name
+
+
 def model_text(name: AnyJSON, args: AnyJSON) -> str:
     """A model by its name, and the argument that identifies it."""
     known = mapping(redacted(args or {}))

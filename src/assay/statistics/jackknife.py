@@ -7,7 +7,7 @@ import numpy as np
 
 from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import Bounds, Spread
-from assay.statistics.intervals import LEVEL, with_interval
+from assay.statistics.intervals import with_interval
 
 CORRELATION: Bounds = (-1.0, 1.0)
 Pairs = Sequence[tuple[float, float]]
@@ -15,7 +15,7 @@ Statistic = Callable[[Pairs], float]
 """A number of pairs, such as a correlation; it raises a ValueError where it is not defined."""
 
 
-def jackknifed(statistic: Statistic, pairs: Pairs, *, level: float = LEVEL) -> Estimate:
+def jackknifed(statistic: Statistic, pairs: Pairs) -> Estimate:
     """A number from -1 to 1 of pairs, one for each document, with the interval of its jackknife.
 
     >>> from assay.statistics.agreement import spearman
@@ -40,4 +40,4 @@ def jackknifed(statistic: Statistic, pairs: Pairs, *, level: float = LEVEL) -> E
         return Estimate(value, None, n, "it is the same whichever document is left out")
     spread = Spread(variance, float(n - 1), value)
     number = Estimate(value, math.sqrt(variance), n, scale=CORRELATION, evidence=Evidence(spread=spread))
-    return with_interval(number, level)
+    return with_interval(number)
