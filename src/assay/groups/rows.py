@@ -33,10 +33,9 @@ def rows(entry: AggMetricConfig, names: Sequence[str], known: Mapping[str, Membe
     """The rows of one entry of a group's aggregate_metric_list, of members with these names."""
     metric = entry.metric_name
     if isinstance(entry.filters, Mapping):
-        by_task = {str(task): filter_name(str(name)) for task, name in entry.filters.items()}
-        filters_by_member = {name: by_task.get(name, by_task.get("*", NONE)) for name in names}
-        row = _row("", names, known, lambda name: [ScoreKey(metric, filters_by_member[name])])
-        used = dict.fromkeys(filters_by_member[member.name] for member in row.members)
+        asked = {name: filters_asked(entry, name) for name in names}
+        row = _row("", names, known, lambda name: [ScoreKey(metric, each) for each in asked[name]])
+        used = dict.fromkeys(each for member in row.members for each in asked[member.name])
         yield row._replace(filter="+".join(used) or NONE)
         return
     filters = _filters(entry, known)
@@ -53,9 +52,15 @@ def member_names(group: Group[TaskT], entry: AggMetricConfig) -> list[str]:
     return group.child_names if entry.levels == "children" else [task.name for task in group.get_all_tasks()]
 
 
-def filter_name(written: str) -> str:
-    """`default` is another word for the filter that every task has."""
-    return NONE if written == DEFAULT else written
+def filters_asked(entry: AggMetricConfig, name: str = "") -> list[str]:
+    """The filters that an entry names, by task for the member of this name; none where it takes all."""
+    if isinstance(entry.filters, Mapping):
+        by_task = {str(task): filter_name for task, filter_name in entry.filters.items()}
+        written: Sequence[object] = [by_task.get(name, by_task.get("*", NONE))]
+    else:
+        written = [entry.filters] if isinstance(entry.filters, str) else entry.filters or ()
+    # `default` is another word for the filter that every task has
+    return list(dict.fromkeys(NONE if filter_name == DEFAULT else str(filter_name) for filter_name in written))
 
 
 def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[str]:
@@ -63,10 +68,8 @@ def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[st
     there = {key.filter for member in known.values() for key in member.rows if key.metric == entry.metric_name}
     if entry.filters is None:
         return sorted(there)
-    written = [entry.filters] if isinstance(entry.filters, str) else entry.filters
-    names = dict.fromkeys(filter_name(str(name)) for name in written)
     plain = DEFAULT if DEFAULT in there and NONE not in there else NONE
-    return [plain if name == NONE else name for name in names]
+    return [plain if name == NONE else name for name in filters_asked(entry)]
 
 
 def _row(
