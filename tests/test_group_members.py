@@ -447,3 +447,13 @@ def test_compute_metrics_leaves_out_no_member_without_a_word(
     assert caplog.messages == [f"g: acc,none: no number: a: {value!r} is not a number"]
     skipping = group_of(["a", "b"], {**ACC, "aggregation": kind, "missing": "skip"})
     assert skipping.compute_metrics(results) == {"acc,none": 0.5}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [(5, "got 5 "), (Estimate, "got the class Estimate "), ([1] * 99, "got a value of type 'list' ")],
+)
+def test_what_is_no_aggregator_is_refused_by_what_it_is(wrong: object, named: str) -> None:
+    with pytest.raises(ConfigError, match="must be an instance of a subclass") as refused:
+        group_of(["a"], ACC).aggregator = wrong  # type: ignore[assignment]
+    assert named in str(refused.value)

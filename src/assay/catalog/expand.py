@@ -178,8 +178,7 @@ class Expander:
         if "group" in fields and not is_legacy_task(fields):
             return self._group(str(fields["group"]), fields, settings, (), registered=False)
         reference = MemberReference(str(fields["task"]), fields.place("task"), fields)
-        is_known = reference.base in self.index.named or reference.base in self.index.tags
-        if is_known and not any(key in fields for key in DEFINING_KEYS if key != "class"):
+        if self._is_known(reference) and not any(key in fields for key in DEFINING_KEYS if key != "class"):
             return self.named(reference, settings)
         return self._inline_task(reference, "", settings)
 
@@ -252,7 +251,11 @@ class Expander:
         below = settings.overridden(overrides, reference.format, reference.place)
         key = (entry.path, below)
         if key not in self._known:
-            self._known[key] = self._group_entry(entry, below, trail) if is_group else self._task_entry(entry, below)
+            if is_group:
+                groups = self._group(entry.name, self.read(entry), below, trail, registered=True)
+                self._known[key] = groups[0] if groups else None
+            else:
+                self._known[key] = self._task_entry(entry, below)
         node = self._known[key]
         return _with_mentioned_keys(node, reference.written) if isinstance(node, GroupNode) else node
 
@@ -269,9 +272,6 @@ class Expander:
             format_place=settings.format_place if asked else fields.place("task") if suffix else None,
             pristine=settings.is_empty,
         )
-
-    def _group_entry(self, entry: CatalogEntry, settings: InheritedSettings, trail: GroupTrail) -> CatalogNode | None:
-        return next(iter(self._group(entry.name, self.read(entry), settings, trail, registered=True)), None)
 
     def _group(
         self, name: str, fields: Fields, settings: InheritedSettings, trail: GroupTrail, *, registered: bool

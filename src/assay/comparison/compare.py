@@ -32,7 +32,7 @@ from assay.comparison.rows import (
     placed_rows,
     selected_rows,
 )
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.records import AnyJSON, JSONObject
 from assay.runs.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
 from assay.runs.run import Run, model_with_arguments
@@ -123,17 +123,17 @@ def check_shares(level: float, power: float = 0.8) -> None:
     for name, value in (("--level", level), ("--power", power)):
         if not 0.5 < value < 1:
             what = f"{name} must be between 0.5 and 1, got {value:g}"
-            raise ConfigError([Problem(Place(name), what, "give 0.95, say")])
+            raise ConfigError.at(name, what, "give 0.95, say")
 
 
 def _read(runs: Sequence[str | PathLike[str]]) -> list[Run]:
     if len(runs) < 2:
         what = "a comparison takes two runs or more"
-        raise ConfigError([Problem(Place("assay compare"), what, "name the first one, then those to compare with it")])
+        raise ConfigError.at("assay compare", what, "name the first one, then those to compare with it")
     places = [os.path.realpath(run) for run in runs]  # of a loop of links, too
     twice = [run for number, run in enumerate(runs) if places[number] in places[:number]]
     if twice:
-        raise ConfigError([Problem(Place(os.fspath(twice[0])), "the same run is named twice", "name each run once")])
+        raise ConfigError.at(os.fspath(twice[0]), "the same run is named twice", "name each run once")
     return [open_run(run) for run in runs]
 
 

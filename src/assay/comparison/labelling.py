@@ -72,13 +72,13 @@ def judge_rows(run: Run, tasks: Sequence[str] = (), metric: str | None = None) -
     for name in tasks:
         if name not in run.scored_tasks:
             what = f"no task named {name!r} has results in this run"
-            raise ConfigError([Problem(Place("--task"), what, did_you_mean(name, run.scored_tasks))])
+            raise ConfigError.at("--task", what, did_you_mean(name, run.scored_tasks))
     by_task = [_of_task(run, task, metric) for task in tasks or run.scored_tasks]
     rows = [each for each in by_task if each is not None]
     if not rows:
         what = f"no task has the metric {metric!r}" if metric else "no task of this run has a row of a judge"
         fix = "name the row that people are to check: --metric NAME"
-        raise ConfigError([Problem(Place(str(run.path)), what, fix)])
+        raise ConfigError.at(str(run.path), what, fix)
     return rows
 
 
@@ -186,7 +186,7 @@ def _check_scores(rows: JudgeRows, column: PairedColumn) -> None:
     if all(isinstance(each, int | float) and low <= each <= high for each in np.asarray(numbers, object).tolist()):
         return
     what = f"{rows.task}: not every score of {rows.keys[0].metric!r} is a number from {low:g} to {high:g}"
-    raise ConfigError([Problem(Place("--metric"), what, "labels correct scores with bounds: name another row")])
+    raise ConfigError.at("--metric", what, "labels correct scores with bounds: name another row")
 
 
 def _width(spread: float, labels: int, n: int, agreement: float) -> float:
@@ -197,7 +197,7 @@ def _width(spread: float, labels: int, n: int, agreement: float) -> float:
 def _scores(run: Run, task: str) -> TaskScores:
     scores = task_scores(run, task)
     if scores is None:
-        raise RunError([Problem(Place(str(run.path)), f"the samples of {task!r} are missing", "restore them")])
+        raise RunError.at(str(run.path), f"the samples of {task!r} are missing", "restore them")
     return scores
 
 
@@ -205,12 +205,12 @@ def write_table(run: Run, plans: Sequence[Plan], path: Path, *, seen: bool) -> i
     """Write the documents of the plans as a table with an empty column `label`; `seen` adds what the judge gave."""
     if path.exists():
         fix = "move it, or write elsewhere: -o FILE"
-        raise ConfigError([Problem(Place(str(path)), "the file exists, and may hold labels", fix)])
+        raise ConfigError.at(str(path), "the file exists, and may hold labels", fix)
     has_pairs = any(plan.rows.other for plan in plans)  # one table has one set of columns
     records = [record for plan in plans for record in _records(run, plan, seen=seen, has_pairs=has_pairs)]
     if not records:
         what = f"{sum(plan.labelled for plan in plans)} documents have labels already"
-        raise ConfigError([Problem(Place("-n"), what, "ask for more of them with a larger number")])
+        raise ConfigError.at("-n", what, "ask for more of them with a larger number")
     write_sink(path, "csv", records, "utf-8")
     return len(records)
 
@@ -268,7 +268,7 @@ def read_table(path: Path, run: Run, rows: Sequence[JudgeRows]) -> ReadLabels:
     if problems:
         raise ConfigError(problems)
     if not labels:
-        raise ConfigError([Problem(Place(str(path)), "no line has a label", "fill in the column `label`")])
+        raise ConfigError.at(str(path), "no line has a label", "fill in the column `label`")
     return ReadLabels(labels, empty)
 
 
@@ -297,7 +297,7 @@ def _check_columns(path: Path, names: Sequence[str], needed: Sequence[str]) -> N
     for name in needed:
         if names.count(name) != 1:
             what = f"there is no column {name!r}" if name not in names else f"two columns are named {name!r}"
-            raise ConfigError([Problem(Place(str(path), 1, 1), what, fix)])
+            raise ConfigError.at(Place(str(path), 1, 1), what, fix)
 
 
 def _lines(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -329,7 +329,7 @@ def _lines(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, s
                 line = reader.line_num + 1 + skipped
     except (UnicodeError, csv.Error) as error:
         what = "it is not written in UTF-8" if isinstance(error, UnicodeError) else f"it is not a table ({error})"
-        raise ConfigError([Problem(Place(str(path)), what, "save it as CSV in UTF-8")]) from None
+        raise ConfigError.at(str(path), what, "save it as CSV in UTF-8") from None
     finally:
         csv.field_size_limit(before)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from assay.comparison.compare import check_shares, compare
 from assay.comparison.pairing import OtherPrompts, scoring_configs, task_scores
 from assay.comparison.rows import below
-from assay.errors import ConfigError, Place, Problem, some
+from assay.errors import ConfigError, some
 from assay.records import JSONObject
 from assay.results import Estimate, keys
 from assay.runs.comparison import ComparedRow
@@ -108,7 +108,7 @@ def leaderboard(
         if len(by_name) > 1:
             what = f"the runs share no number to rank by{': ' + notes[0] if notes else ''}"
             fix = "name runs of the same tasks, or numbers of which more or less is better: --metrics NAME"
-        raise ConfigError([Problem(Place("assay leaderboard"), what, fix)])
+        raise ConfigError.at("assay leaderboard", what, fix)
     return Leaderboard(ratings, rankings, [*_notes(ratings), *dict.fromkeys(notes)], level)
 
 
@@ -123,11 +123,11 @@ def label_runs(folders: Sequence[Path], names: Mapping[str, str], command: str) 
     """Open the runs, each by the shortest end of its path that differs from the others', or the name given for that."""
     ends = short_names(folders)
     if len(set(ends)) < len(ends):
-        raise ConfigError([Problem(Place(command), "the same run is named twice", "name each run once")])
+        raise ConfigError.at(command, "the same run is named twice", "name each run once")
     labels = [names.get(end, end) for end in ends]
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
-        raise ConfigError([Problem(Place("--name"), f"two runs are named {twice!r}", "give each run another name")])
+        raise ConfigError.at("--name", f"two runs are named {twice!r}", "give each run another name")
     return dict(zip(labels, (Run.open(folder).finished() for folder in folders), strict=True))
 
 

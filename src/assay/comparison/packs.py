@@ -13,7 +13,7 @@ import numpy as np
 
 from assay.comparison.contrasts import aggregation_of
 from assay.comparison.pairing import PACKED, Array, TaskScores, task_scores
-from assay.errors import Place, Problem, some
+from assay.errors import some
 from assay.exchange.archive import Packed, pack, unpack
 from assay.number_text import format_decimal
 from assay.records import JSONDict, mapping
@@ -43,16 +43,14 @@ def open_run(path: str | PathLike[str]) -> Run:
     local = local_folder(path)
     if local.suffix.lower() == ".zip" and not local.exists():
         fix = f"make it: assay pack RUN --baseline -o {local}"
-        raise RunError([Problem(Place(str(local)), "there is no such file", fix)])
+        raise RunError.at(str(local), "there is no such file", fix)
     return Run.open(_folder(str(local), local.stat().st_mtime_ns) if local.is_file() else local).finished()
 
 
 @lru_cache(maxsize=64)
 def _folder(path: str, written: int) -> Path:  # noqa: ARG001  # a file that is written again is another one
     if Path(path).suffix.lower() != ".zip":
-        raise RunError(
-            [Problem(Place(path), "is neither the folder of a run nor a file of `assay pack`", "name one of them")]
-        )
+        raise RunError.at(path, "is neither the folder of a run nor a file of `assay pack`", "name one of them")
     place = tempfile.TemporaryDirectory(prefix="assay-")
     _folders.append(place)
     target = Path(place.name) / Path(path).name

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import DTypeLike, NDArray
 
-from assay.errors import ConfigError, Place, Problem, some
+from assay.errors import ConfigError, some
 from assay.records import AnyJSON, JSONObject
 from assay.runs.labels import TaskLabels, corrected_key
 from assay.runs.run import Run
@@ -251,7 +251,7 @@ def pair_tasks(a: Run, b: Run, names: Collection[str], notes: list[str]) -> list
     shared = {name: other for name, other in every.items() if name in names}
     if not shared:
         what = f"the runs share no task: {some(a.scored_tasks)} there, {some(b.scored_tasks)} here"
-        raise ConfigError([Problem(Place(str(b.path)), what, "name runs of the same tasks")])
+        raise ConfigError.at(str(b.path), what, "name runs of the same tasks")
     _note_tasks(
         "the first run alone has", [each for each in a.scored_tasks if each in names and each not in every], notes
     )
@@ -338,7 +338,7 @@ def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
     ]
     fix = f"`assay samples {b.path} --task {first.name_b} --doc {ids[0]} --full` shows one;"
     fix += " --allow_different_prompts compares them all the same"
-    raise OtherPrompts([Problem(Place(place), what + (f" ({', '.join(settings)})" if settings else ""), fix)])
+    raise OtherPrompts.at(place, what + (f" ({', '.join(settings)})" if settings else ""), fix)
 
 
 DRAWN = ("name", "parameters", "url", "auth_token")

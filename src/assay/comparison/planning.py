@@ -13,7 +13,7 @@ import numpy as np
 from assay.comparison.contrasts import Part
 from assay.comparison.pairing import PairedTask, TaskScores, pair_tasks, values
 from assay.comparison.rows import PairedRow, compared_members, paired_rows
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, did_you_mean
 from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
 from assay.results import Row, TaskEntry
@@ -131,7 +131,7 @@ def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | N
         known = {spelling for name in names for key in values(runs[0], name) for spelling in spellings(key)}
         if metric not in known:
             what = f"no metric named {metric!r}"
-            raise ConfigError([Problem(Place("--metric"), what, did_you_mean(metric, known))])
+            raise ConfigError.at("--metric", what, did_you_mean(metric, known))
     both = runs[0], runs[-1]
     tasks = {task.name: task for task in pair_tasks(*both, _below(runs[0], names), [])}
     every = paired_rows(both, compared_members(list(tasks.values()), both, None, []), [])

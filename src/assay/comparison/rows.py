@@ -10,7 +10,7 @@ import numpy as np
 
 from assay.comparison.contrasts import FIRST, OTHER, ComparedTask, Part, contrast, member_of, why_no_number
 from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
-from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.errors import ConfigError, did_you_mean, some
 from assay.records import json_number, mapping
 from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run
@@ -110,7 +110,7 @@ def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Array | N
 
         docs = [loads(row.doc) for task, _ in clustered for row in task.scores_a.some([0]).values()]
         fix = did_you_mean(column, {name for doc in docs for name in doc})
-        raise ConfigError([Problem(Place("--cluster_by"), f"no document has a column {column!r}", fix)])
+        raise ConfigError.at("--cluster_by", f"no document has a column {column!r}", fix)
     if without:
         notes.append(f"no column {column!r}, so each document is its own cluster: {some(without)}")
 
@@ -245,9 +245,7 @@ def selected_rows(rows: Sequence[PairedRow], run: Run, tasks: Sequence[str], met
     known = {name for row in rows for name in spellings(row.key)}
     for metric in metrics:
         if metric not in known:
-            raise ConfigError(
-                [Problem(Place("--metrics"), f"no shared metric named {metric!r}", did_you_mean(metric, known))]
-            )
+            raise ConfigError.at("--metrics", f"no shared metric named {metric!r}", did_you_mean(metric, known))
     if metrics:
         selected = [each for each in selected if spellings(each.key) & set(metrics)]
     return list(selected)
@@ -268,7 +266,7 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
     matching = [name for name in {*names, *tree} if name == pattern or fnmatchcase(name, pattern)]
     if not matching:
         fix = did_you_mean(pattern, names | {*tree})
-        raise ConfigError([Problem(Place("--tasks"), f"no shared task or group named {pattern!r}", fix)])
+        raise ConfigError.at("--tasks", f"no shared task or group named {pattern!r}", fix)
     every: set[str] = set()
     while matching:
         name = matching.pop()

@@ -10,7 +10,7 @@ from assay.comparison.gate_text import GATE, Gate, suggestion
 from assay.comparison.gates import ENDED, Ends, Measured, beyond_bounds, moved, selected, why_undecided
 from assay.comparison.pairing import PairedTask, pair_tasks
 from assay.comparison.rows import PairedRow, below, compared_members, lone_rows, paired_rows
-from assay.errors import ConfigError, Problem, some
+from assay.errors import ConfigError, some
 from assay.records import JSONObject, json_number, mapping
 from assay.results import Row
 from assay.runs.comparison import GateVerdict
@@ -153,14 +153,14 @@ def refuse_beyond(gate: Gate, scale: Bounds | None, name: str) -> None:
     """Refuse a threshold that the number cannot have: a percentage without its sign, mostly."""
     if gate.unit == "%" and scale is not None and not math.isfinite(scale[0] + scale[1]):
         what = f"{gate.written!r}: {gate.metric!r} of {name!r} is not a share"
-        raise ConfigError([Problem(GATE, what, "write the number itself")])
+        raise ConfigError.at(GATE, what, "write the number itself")
     if scale is None or scale[0] <= gate.threshold <= scale[1]:
         return
     shown = f"between {scale[0]:g} and {scale[1]:g}" if math.isfinite(scale[1]) else f"{scale[0]:g} or more"
     what = f"{gate.written!r}: {gate.metric!r} of {name!r} is {shown}"
     is_percentage = scale == SHARE and 1 < gate.threshold <= PERCENT[1]
     fix = f"write '{gate.threshold:g}%' for a share" if is_percentage else "give a threshold that it can have"
-    raise ConfigError([Problem(GATE, what, fix)])
+    raise ConfigError.at(GATE, what, fix)
 
 
 # ---- counts
@@ -196,7 +196,7 @@ def _counted(gate: Gate, run: Run) -> CountedNumber:
     if gate.metric == "time":
         if gate.name is not None:
             what = f"{gate.written!r}: the time is that of the whole run"
-            raise ConfigError([Problem(GATE, what, "write 'time <= 10m'")])
+            raise ConfigError.at(GATE, what, "write 'time <= 10m'")
         return _seconds(gate, run)
     if gate.metric in ("cost", "tokens"):
         return _of_usage(gate, run, tasks)
@@ -215,7 +215,7 @@ def _tasks(gate: Gate, run: Run) -> list[str]:
         return sorted(below(run, gate.name, known) & {*run.tasks})
     except ConfigError:
         what = f"no task or group named {gate.name!r}"
-        raise ConfigError([Problem(GATE, what, suggestion(gate.name, known))]) from None
+        raise ConfigError.at(GATE, what, suggestion(gate.name, known)) from None
 
 
 def _of_documents(kind: str, run: Run, tasks: Sequence[str]) -> CountedNumber:

@@ -85,13 +85,13 @@ def _replace(
 ) -> Collection[str]:
     """Replace tasks and groups by those of a file that have the same names; returns the names of its groups."""
     if not Path(file).is_file():
-        raise ConfigError([Problem(Place("--with"), f"no file {file!r}", "give a YAML file of a task or group")])
+        raise ConfigError.at("--with", f"no file {file!r}", "give a YAML file of a task or group")
     loaded = manager.load([str(Path(file).resolve())])
     replacements = _replacements(loaded["tasks"], tasks)
     unknown = [name for name in replacements if name not in names]
     if unknown:
         what = f"{file} defines a task that was not run: {unknown[0]!r}"
-        raise ConfigError([Problem(Place("--with"), what, did_you_mean(unknown[0], names))])
+        raise ConfigError.at("--with", what, did_you_mean(unknown[0], names))
     tasks.update(replacements)
     for group in groups.values():
         group.children = [loaded["groups"].get(child.name, child) for child in group.children]
@@ -118,7 +118,7 @@ def _chosen(selected: Sequence[str], names: Sequence[str], groups: Mapping[str, 
         matched = [name for name in names if fnmatchcase(name, pattern) or name in below]
         if not matched:
             fix = f"{did_you_mean(pattern, [*names, *groups])} (there are: {_some(names)})"
-            raise ConfigError([Problem(Place("--tasks"), f"this run has no task named {pattern!r}", fix)])
+            raise ConfigError.at("--tasks", f"this run has no task named {pattern!r}", fix)
         chosen.update(matched)
     return [name for name in names if name in chosen]
 
@@ -150,7 +150,7 @@ def parse_filter(written: str) -> FilterConfig:
     step, colon, value = rest.partition(":")
     if not equals or not name.strip() or not step.strip():
         fix = r"write NAME=STEP or NAME=STEP:VALUE, as in number=regex:(\d+); or an entry of filter_list, {name: …}"
-        raise ConfigError([Problem(Place("--filter"), f"invalid filter {written!r}", fix)])
+        raise ConfigError.at("--filter", f"invalid filter {written!r}", fix)
     FILTERS.find(step.strip(), Place("--filter"))
     steps = [FilterStep(function=step.strip(), kwargs=_first_parameter(step.strip(), value) if colon else {})]
     if step.strip() not in ENDS:
@@ -161,7 +161,7 @@ def parse_filter(written: str) -> FilterConfig:
 def _first_parameter(step: str, value: str) -> dict[str, YAMLValue]:
     parameters = list(FILTERS.accepts(FILTERS[step]).named.values())
     if not parameters:
-        raise ConfigError([Problem(Place("--filter"), f"filter {step!r} has no parameter", f"write {step} alone")])
+        raise ConfigError.at("--filter", f"filter {step!r} has no parameter", f"write {step} alone")
     return {parameters[0].name: value if parameters[0].annotation is str else parse_value(value)}
 
 
@@ -175,7 +175,7 @@ def parse_metric(written: str) -> MetricConfig:
         return _decoded(MetricConfig, written, "--metric")
     name, _, rest = written.partition(":")
     if not name.strip():
-        raise ConfigError([Problem(Place("--metric"), f"invalid metric {written!r}", "write NAME or NAME:key=value")])
+        raise ConfigError.at("--metric", f"invalid metric {written!r}", "write NAME or NAME:key=value")
     entry = {"metric": name.strip(), **parse_arguments(rest, "--metric")}
     return _checked(MetricConfig, Fields.of(entry, Origin("--metric")))
 
@@ -241,7 +241,7 @@ def refuse_unread(tasks: Iterable[Task], filters: Sequence[FilterConfig]) -> lis
         why = f"filter {text_step(entry)!r} reads text, and the answers are log-likelihoods"
         if left and len(left) == len(tasks):
             fix = "score it with metrics of log-likelihoods, as --metric acc_norm"
-            raise ConfigError([Problem(Place(f"--filter {entry.name}"), f"{tasks_text(left)}: {why}", fix)])
+            raise ConfigError.at(f"--filter {entry.name}", f"{tasks_text(left)}: {why}", fix)
         lines += [f"not filtered by {entry.name!r}: {tasks_text(left)}: {why}"] if left else []
     return lines
 

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import NamedTuple, NoReturn
 
 from assay.engine.keys import Keys, nth_key
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError
 from assay.evaluation.answers import StoredAnswers, StoredRun
 from assay.records import Call, Failed, Generate, Request, Response, mapping
 from assay.runs.journal import NAME
@@ -92,7 +92,7 @@ class JournaledVerdicts:
 def refuse_unseen(task: Runnable, why: str) -> NoReturn:
     """Refuse to score answers that judges have not seen."""
     what = f"its scorer asks other models, and they have not seen these answers: {why}"
-    raise ConfigError([Problem(Place(f"task {task.task.name!r}"), what, FIX)])
+    raise ConfigError.at(f"task {task.task.name!r}", what, FIX)
 
 
 def names_other_models(task: Runnable, before: Mapping[str, object]) -> bool:

@@ -11,11 +11,13 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.pooled_means import pooled_means
-from assay.groups.rows import GroupRow, MemberSelection, rows
+from assay.groups.rows import GroupRow, MemberSelection, member_names, rows
 from assay.groups.task_results import (
     NONE,
     EstimatedFloat,
+    MemberRows,
     Members,
+    Rows,
     TaskResults,
     add_rows,
     as_estimate,
@@ -164,9 +166,15 @@ class RowAggregator(TypedAggregator):
 
     def compute(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
         numbers: dict[ScoreKey, Estimate] = {}
+        selection = MemberSelection.of(group.config)
+        names_by_level = {
+            entry.levels: selection.names(member_names(group, entry)) for entry in self.agg_metric_configs
+        }
+        members_by_level = {level: members.of(names) for level, names in names_by_level.items()}
         for entry in self.agg_metric_configs:
-            group_rows = list(rows(group, entry, members, partial(self.derived, entry)))
-            group_rows = [row for row in group_rows if row.members or entry.missing == "error"]
+            known = self.derived(entry, members_by_level[entry.levels])
+            computed = rows(entry, names_by_level[entry.levels], known)
+            group_rows = [row for row in computed if row.members or entry.missing == "error"]
             numbers |= {ScoreKey(entry.row_metric, row.filter): self._number(group, entry, row) for row in group_rows}
             named = entry.filters is None or len(entry.filters) > 0
             if not group_rows and named and self.strict and entry.missing != "skip":
@@ -174,9 +182,9 @@ class RowAggregator(TypedAggregator):
                 numbers[ScoreKey(entry.row_metric, NONE)] = lost
         return numbers
 
-    def derived(self, entry: AggMetricConfig, own: Mapping[ScoreKey, Estimate]) -> Mapping[ScoreKey, Estimate]:  # noqa: ARG002
-        """The rows of a member, with those that follow from them."""
-        return own
+    def derived(self, entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> Mapping[str, MemberRows]:  # noqa: ARG002
+        """The rows of members, with those that follow from them."""
+        return known
 
     def _number(self, group: Group[TaskT], entry: AggMetricConfig, row: GroupRow) -> Estimate:
         strict = entry.missing == "error" or (self.strict and entry.missing is None)
@@ -235,8 +243,7 @@ class PooledMeanAggregator(TypedAggregator):
 
     def compute(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
         tasks = [task.name for task in group.get_all_tasks()]
-        known = {name: member for name in tasks if (member := members.get(name)) is not None}
-        return pooled_means(self.agg_metric_configs, tasks, known)
+        return pooled_means(self.agg_metric_configs, tasks, members.of(tasks))
 
 
 class PowerMeanAggregator(RowAggregator):
@@ -346,7 +353,10 @@ class PassAtKAggregator(MeanAggregator):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
         self.k, self.of = k, of
 
-    def derived(self, entry: AggMetricConfig, own: Mapping[ScoreKey, Estimate]) -> Mapping[ScoreKey, Estimate]:
+    def derived(self, entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> Mapping[str, MemberRows]:
+        return {name: member._replace(rows=self._with_counted(entry, member.rows)) for name, member in known.items()}
+
+    def _with_counted(self, entry: AggMetricConfig, own: Rows) -> Rows:
         counted = {
             ScoreKey(entry.metric_name, key.filter): self._of_repeats(value)
             for key, value in own.items()

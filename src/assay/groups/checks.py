@@ -9,9 +9,8 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest, some
 from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator
 from assay.groups.group import Group, StandardGroup, TaskT, kind_in_words
-from assay.groups.rows import REMEDY, MemberSelection, filter_name, member_names
+from assay.groups.rows import REMEDY, MemberSelection, filters_asked, member_names
 from assay.groups.rows import check as check_filter
-from assay.groups.task_results import NONE
 from assay.records import Function, UserValue
 from assay.registry import parameter_problems
 from assay.score_keys import ScoreKey, metric_name_problem
@@ -142,8 +141,7 @@ def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
         return one.row_metric == other.row_metric
     if isinstance(one.filters, Mapping) or isinstance(other.filters, Mapping):
         return one.filters == other.filters
-    filters = [[each] if isinstance(each, str) else each for each in (one.filters, other.filters)]
-    return not {filter_name(str(each)) for each in filters[0]}.isdisjoint(filter_name(str(each)) for each in filters[1])
+    return not set(filters_asked(one)).isdisjoint(filters_asked(other))
 
 
 def _fault(
@@ -214,7 +212,7 @@ def _filter_fault(
     if entry.filters is None and entry.missing != "skip":
         return _no_common_filter(entry, {name: sorted(keys) for name, keys in filters.items() if keys})
     for name, keys in filters.items():
-        asked = _filters_asked(entry, name)
+        asked = filters_asked(entry, name)
         absent = next((each for each in asked if keys and "*" not in keys and each not in keys), None)
         if absent is not None and (entry.missing != "skip" or not any(absent in each for each in filters.values())):
             known_elsewhere = any(absent in each for each in filters.values())
@@ -239,22 +237,13 @@ def _no_common_filter(entry: AggMetricConfig, filters: Mapping[str, Sequence[str
     return "metric", what, f"add `filter_list: {{{first}, {second}}}`, or {SKIP}"
 
 
-def _filters_asked(entry: AggMetricConfig, name: str) -> list[str]:
-    """The filters that an entry names for a member; none where it takes all."""
-    if isinstance(entry.filters, Mapping):
-        by_task = {str(task): filter_name(str(each)) for task, each in entry.filters.items()}
-        return [by_task.get(name, by_task.get("*", NONE))]
-    listed = [entry.filters] if isinstance(entry.filters, str) else entry.filters or ()
-    return [filter_name(str(each)) for each in listed]
-
-
 def _few_answers(
     entry: AggMetricConfig, aggregator: PassAtKAggregator, rows: Mapping[str, frozenset[ScoreKey]], known: Known
 ) -> Fault | None:
     """Return the problem of a member whose filter leaves fewer answers to a problem than are drawn from them."""
     k = aggregator.k
     for name, keys in rows.items():
-        asked = _filters_asked(entry, name)
+        asked = filters_asked(entry, name)
         reported = {key.filter for key in keys if key.metric == entry.metric_name}
         for key in sorted(keys):
             left = known[name].answers.get(key.filter, k) if name in known else k

@@ -27,6 +27,8 @@ class TaskLike(Protocol):
 
 
 TaskT = TypeVar("TaskT", bound=TaskLike)
+MOST_WRITTEN = 60
+"""Letters up to which a wrong value is named in an error, rather than its type."""
 COMPUTING = ("compute_metrics", "own_metrics", "get_all_tasks")
 """Methods of a group that its numbers follow from, which a user may replace."""
 Node = Union["Group[TaskT]", TaskT]
@@ -290,8 +292,11 @@ class TagGroup(StandardGroup[TaskT]):
 
 
 def kind_in_words(value: object) -> str:
-    """What a value is that should have been an aggregator: a class where an instance is needed, or another type."""
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__!r}"
+    """What a value is that should have been an aggregator: a class where an instance is needed, or another value."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    written = repr(value)
+    return written if len(written) <= MOST_WRITTEN else f"a value of type {type(value).__name__!r}"
 
 
 def group_type(written: str | Function | type) -> type[StandardGroup[Any]] | None:

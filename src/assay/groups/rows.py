@@ -18,12 +18,7 @@ DEFAULT = "default"
 
 def documents_of(group: Group[TaskT], members: Members) -> int:
     """The number of documents of the tasks below a group."""
-    known = [members.get(task.name) for task in group.get_all_tasks()]
-    return sum(member.documents for member in known if member is not None)
-
-
-Derive = Callable[[Mapping[ScoreKey, Estimate]], Mapping[ScoreKey, Estimate]]
-"""The rows of a member, with further ones that follow from them."""
+    return sum(member.documents for member in members.of(task.name for task in group.get_all_tasks()).values())
 
 
 class GroupRow(NamedTuple):
@@ -34,21 +29,16 @@ class GroupRow(NamedTuple):
     missing: Sequence[str]
 
 
-def rows(group: Group[TaskT], entry: AggMetricConfig, members: Members, derive: Derive) -> Iterator[GroupRow]:
-    """The rows of one entry of a group's aggregate_metric_list."""
-    names = MemberSelection.of(group.config).names(member_names(group, entry))
-    found = {name: member for name in names if (member := members.get(name)) is not None}
-    known = {name: member._replace(rows=derive(member.rows)) for name, member in found.items()}
+def rows(entry: AggMetricConfig, names: Sequence[str], known: Mapping[str, MemberRows]) -> Iterator[GroupRow]:
+    """The rows of one entry of a group's aggregate_metric_list, of members with these names."""
     metric = entry.metric_name
     if isinstance(entry.filters, Mapping):
-        by_task = {str(task): filter_name(str(name)) for task, name in entry.filters.items()}
-        filters_by_member = {name: by_task.get(name, by_task.get("*", NONE)) for name in names}
-        row = _row("", names, known, lambda name: [ScoreKey(metric, filters_by_member[name])])
-        yield row._replace(
-            filter="+".join(dict.fromkeys(filters_by_member[member.name] for member in row.members)) or NONE
-        )
+        asked = {name: filters_asked(entry, name) for name in names}
+        row = _row("", names, known, lambda name: [ScoreKey(metric, each) for each in asked[name]])
+        used = dict.fromkeys(each for member in row.members for each in asked[member.name])
+        yield row._replace(filter="+".join(used) or NONE)
         return
-    filters = _as_reported(_filters(entry, known), metric, known)
+    filters = _filters(entry, known)
     if entry.combine and len(filters) > 1:
         yield _row("+".join(filters), names, known, lambda _: [ScoreKey(metric, each) for each in filters])
         return
@@ -62,22 +52,24 @@ def member_names(group: Group[TaskT], entry: AggMetricConfig) -> list[str]:
     return group.child_names if entry.levels == "children" else [task.name for task in group.get_all_tasks()]
 
 
-def filter_name(written: str) -> str:
-    """`default` is another word for the filter that every task has."""
-    return NONE if written == DEFAULT else written
-
-
-def _as_reported(filters: Sequence[str], metric: str, known: Mapping[str, MemberRows]) -> list[str]:
-    """The filters by the names that results have: `acc,default` where no member has `acc,none`."""
-    there = {key.filter for member in known.values() for key in member.rows if key.metric == metric}
-    return [DEFAULT if each == NONE and NONE not in there and DEFAULT in there else each for each in filters]
+def filters_asked(entry: AggMetricConfig, name: str = "") -> list[str]:
+    """The filters that an entry names, by task for the member of this name; none where it takes all."""
+    if isinstance(entry.filters, Mapping):
+        by_task = {str(task): filter_name for task, filter_name in entry.filters.items()}
+        written: Sequence[object] = [by_task.get(name, by_task.get("*", NONE))]
+    else:
+        written = [entry.filters] if isinstance(entry.filters, str) else entry.filters or ()
+    # `default` is another word for the filter that every task has
+    return list(dict.fromkeys(NONE if filter_name == DEFAULT else str(filter_name) for filter_name in written))
 
 
 def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[str]:
-    if entry.filters is not None:
-        written = [entry.filters] if isinstance(entry.filters, str) else entry.filters
-        return list(dict.fromkeys(filter_name(str(each)) for each in written))
-    return sorted({key.filter for member in known.values() for key in member.rows if key.metric == entry.metric_name})
+    """The filters that an entry names, or all that members have; `default` where no member has `none`, as others' results."""
+    there = {key.filter for member in known.values() for key in member.rows if key.metric == entry.metric_name}
+    if entry.filters is None:
+        return sorted(there)
+    plain = DEFAULT if DEFAULT in there and NONE not in there else NONE
+    return [plain if name == NONE else name for name in filters_asked(entry)]
 
 
 def _row(
@@ -134,8 +126,9 @@ class MemberSelection:
         return cls(_names(only) if only is not None else None, _names(exclude or ()), best)
 
     def names(self, names: Sequence[str]) -> list[str]:
-        kept = [name for name in names if self.only is None or _is_one_of(name, self.only)]
-        return [name for name in kept if not _is_one_of(name, self.exclude)]
+        if self.only is not None:
+            names = [name for name in names if _is_one_of(name, self.only)]
+        return [name for name in names if not _is_one_of(name, self.exclude)] if self.exclude else list(names)
 
     def best(self, members: Sequence[MemberEstimate], *, higher_is_better: bool) -> Sequence[MemberEstimate]:
         """The k best members, in their order; of equal ones the first."""

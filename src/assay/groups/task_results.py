@@ -10,7 +10,7 @@ Groups compute with `Estimate` by `ScoreKey`; only here these become floats by n
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -95,6 +95,10 @@ class Members:
             member = self._members[name] = MemberRows.of(name, self._results[name])
         return member
 
+    def of(self, names: Iterable[str]) -> dict[str, MemberRows]:
+        """Those of these members that have numbers, by name."""
+        return {name: member for name in names if (member := self.get(name)) is not None}
+
     def add(self, name: str, member: MemberRows) -> None:
         """Take in a task or group; another of that name is replaced."""
         self._members[name] = member
@@ -111,11 +115,9 @@ class Members:
     def owner(self, estimate: Estimate) -> tuple[str, Estimate] | None:
         """The member that an estimate, or the evidence behind it, is of; None where it is of none."""
         if self._owners is None:
-            names = dict.fromkeys((*self._results, *self._members))
             self._owners = {}
-            for name in names:
-                member = self.get(name)
-                for known in member.rows.values() if member is not None else ():
+            for name, member in self.of({**self._results, **self._members}).items():
+                for known in member.rows.values():
                     self._owners[id(known)] = self._owners[id(known.evidence)] = name, known
         if estimate.evidence in (NO_EVIDENCE, CODE_FAILED):
             return self._owners.get(id(estimate))

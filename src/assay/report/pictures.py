@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, some
+from assay.errors import ConfigError, Place, did_you_mean, nearest, some
 from assay.number_text import format_decimal, format_p, format_signed
 from assay.report.charts import (
     WIDTH,
@@ -84,12 +84,12 @@ def check_target(path: Path) -> Literal["svg", "png", "pdf"]:
     place, ending = Place(str(path)), path.suffix.lower().removeprefix(".")
     if ending not in ENDINGS:
         what = f"pictures cannot end in {path.suffix!r}" if ending else "the name of a picture needs an ending"
-        raise ConfigError([Problem(place, what, f"write {path.with_suffix('').name or 'plot'}.svg, .png or .pdf")])
+        raise ConfigError.at(place, what, f"write {path.with_suffix('').name or 'plot'}.svg, .png or .pdf")
     if ending != "svg":
         check_matplotlib(str(path))
     above = next(each for each in path.absolute().parents if each.exists())
     if path.is_dir() or not above.is_dir() or not os.access(path if path.exists() else above, os.W_OK):
-        raise ConfigError([Problem(place, "cannot be written", "name a file in a folder that you may write to")])
+        raise ConfigError.at(place, "cannot be written", "name a file in a folder that you may write to")
     return ending  # type: ignore[return-value]  # one of ENDINGS
 
 
@@ -114,10 +114,10 @@ def plot(
     """
     for name, value, known in (("kind", kind, KINDS), ("over", over, get_args(PlaceAxis))):
         if value not in known:
-            raise ConfigError([Problem(Place(name), f"no {name} named {value!r}", did_you_mean(str(value), known))])
+            raise ConfigError.at(name, f"no {name} named {value!r}", did_you_mean(str(value), known))
     folders = [runs] if isinstance(runs, str | PathLike) else list(runs)
     if not folders:
-        raise ConfigError([Problem(Place("runs"), "no run was named", "name the folder of a run")])
+        raise ConfigError.at("runs", "no run was named", "name the folder of a run")
     opened = [open_with_results(Path(folder)) for folder in folders]
     listed = [tasks] if isinstance(tasks, str) else list(tasks)
     options = PlotOptions(listed, metric, over, title)
@@ -165,9 +165,9 @@ def _numbers(runs: Sequence[Run], options: PlotOptions) -> list[Number]:
     if options.metric is not None and not numbers:
         known = {name for run in runs for line in run.lines for row in line.numbers for name in spellings(row.key)}
         what = f"no number of a metric named {options.metric!r}" + (" in these tasks" if options.tasks else "")
-        raise ConfigError([Problem(Place("metric"), what, did_you_mean(options.metric, known))])
+        raise ConfigError.at("metric", what, did_you_mean(options.metric, known))
     if not numbers:
-        raise ConfigError([Problem(Place(str(runs[0].path)), "has no number to draw", "name another run")])
+        raise ConfigError.at(str(runs[0].path), "has no number to draw", "name another run")
     return numbers
 
 
@@ -181,7 +181,7 @@ def _lines(run: Run, patterns: Sequence[str]) -> list[ResultLine]:
         if not any(fnmatchcase(name, pattern) for line in lines for name in line.path):
             names = [line.name for line in lines]
             fix = did_you_mean(pattern, names) if nearest(pattern, names, count=1) else f"it has {some(names)}"
-            raise ConfigError([Problem(Place(str(run.path)), f"no task or group named {pattern!r}", fix)])
+            raise ConfigError.at(str(run.path), f"no task or group named {pattern!r}", fix)
     return chosen
 
 
@@ -213,9 +213,7 @@ def _intervals(runs: Sequence[Run], options: PlotOptions) -> Chart:
     numbers = _numbers(runs, options)
     rows = list(dict.fromkeys(number.key for number in numbers))
     if len(rows) > MAX_ROWS:
-        raise ConfigError(
-            [Problem(Place("tasks"), f"{len(rows):,} rows are too many for a picture", "choose some with --tasks")]
-        )
+        raise ConfigError.at("tasks", f"{len(rows):,} rows are too many for a picture", "choose some with --tasks")
     shares = {key: all(number.row.estimate.is_share for number in numbers if number.key == key) for key in rows}
     by_panel: dict[ScoreKey | None, list[tuple[str, ScoreKey]]] = {}  # None: shares, which have one axis
     for key in rows:
@@ -257,16 +255,14 @@ def _over_time(runs: Sequence[Run], options: PlotOptions) -> Chart:
         if place is None:
             what = "has no step in its name or in that of its model" if by_step else "has no date"
             fix = "name it step-100, say, or place runs by date" if by_step else "place runs by step"
-            raise ConfigError([Problem(Place(str(each.path)), what, fix)])
+            raise ConfigError.at(str(each.path), what, fix)
     known = [float(place or 0.0) for place in places]
     numbers = _numbers(runs, options)
     if not options.tasks:  # without a choice, what is not a member of a group: the numbers that people watch
         numbers = [number for number in numbers if not number.line.depth] or numbers
     keys = list(dict.fromkeys(number.key for number in numbers))
     if len(keys) > MAX_PANELS:
-        raise ConfigError(
-            [Problem(Place("tasks"), f"{len(keys)} panels are too many for a picture", "choose some with --tasks")]
-        )
+        raise ConfigError.at("tasks", f"{len(keys)} panels are too many for a picture", "choose some with --tasks")
     models = _models(runs, by_step)
     label, ticks = ("training step", None) if by_step else ("date (UTC)", date_ticks)
     panels = [
@@ -345,7 +341,7 @@ def _reliability(runs: Sequence[Run], options: PlotOptions) -> Chart:
     if not panels:
         what = "has no reliability curve: no chosen task has the metric ece"
         fix = "add `- metric: ece` to a multiple-choice task; `assay score` adds it to a run without a model"
-        raise ConfigError([Problem(Place(str(runs[0].path)), what, fix)])
+        raise ConfigError.at(str(runs[0].path), what, fix)
     _refuse_many(panels)
     drawn = [
         reliability_panel(_curve_title(runs, task, metric, series), series) for (task, metric), series in panels.items()
@@ -368,9 +364,7 @@ def _curve_title(runs: Sequence[Run], task: str, metric: ScoreKey, series: Seque
 
 def _refuse_many(panels: Mapping[tuple[str, ScoreKey], object]) -> None:
     if len(panels) > MAX_PANELS:
-        raise ConfigError(
-            [Problem(Place("tasks"), f"{len(panels)} panels are too many for a picture", "choose some with --tasks")]
-        )
+        raise ConfigError.at("tasks", f"{len(panels)} panels are too many for a picture", "choose some with --tasks")
 
 
 # --- pass@k
@@ -392,7 +386,7 @@ def _pass_at_k(runs: Sequence[Run], options: PlotOptions) -> Chart:
     if not panels:
         what = "has no scores of repeats" + (f" for {options.metric!r}" if options.metric else "")
         fix = "ask each question more than once: `repeats: 8` in the task, or --repeats 8, with a metric of 0 or 1"
-        raise ConfigError([Problem(Place(str(runs[0].path)), what, fix)])
+        raise ConfigError.at(str(runs[0].path), what, fix)
     _refuse_many(panels)
     drawn = [
         Panel(f"{task}: {_key_text(key)}", "pass@k (share of 1), 95 % interval", series,
@@ -462,9 +456,7 @@ def plot_comparison(comparison: Comparison, *, metric: str | None = None) -> Pic
         what = (
             "the runs have no difference to draw" if metric is None else f"no difference of a metric named {metric!r}"
         )
-        raise ConfigError(
-            [Problem(Place("plot"), what, did_you_mean(metric, known) if metric else "compare runs that share tasks")]
-        )
+        raise ConfigError.at("plot", what, did_you_mean(metric, known) if metric else "compare runs that share tasks")
     if metric is None:
         chosen = _main_rows(chosen)
     by_panel: dict[ScoreKey | None, list[ComparedRow]] = {}  # None: shares, which have one axis
@@ -474,12 +466,8 @@ def plot_comparison(comparison: Comparison, *, metric: str | None = None) -> Pic
     title = f"{labels[0] if len(labels) == 1 else f'{len(labels)} runs'} minus {comparison.runs[0].label}"
     panels = [_difference_panel(own, labels, comparison.level) for own in by_panel.values()]
     if sum(len(panel.rows) for panel in panels) > MAX_ROWS:
-        raise ConfigError(
-            [
-                Problem(
-                    Place("tasks"), f"more than {MAX_ROWS} rows are too many for a picture", "choose some with --tasks"
-                )
-            ]
+        raise ConfigError.at(
+            "tasks", f"more than {MAX_ROWS} rows are too many for a picture", "choose some with --tasks"
         )
     return Picture(draw(Chart(title, panels, labels, comparison.notes[:5])))
 

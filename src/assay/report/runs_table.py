@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from assay.comparison.best import Best, NumberKey, find_best
 from assay.comparison.compare import check_shares
 from assay.comparison.leaderboard import label_runs
-from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.errors import ConfigError, did_you_mean, some
 from assay.number_text import format_count, format_share
 from assay.report.cell_text import direction_arrow
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine
@@ -118,7 +118,7 @@ def _measures(runs: Mapping[str, Run], options: RunsTableOptions) -> list[_Measu
     for pattern in options.tasks:
         if not any(fnmatchcase(name, pattern) for name in lines):
             fix = did_you_mean(pattern, lines)
-            raise ConfigError([Problem(Place("--tasks"), f"no task or group with numbers is named {pattern!r}", fix)])
+            raise ConfigError.at("--tasks", f"no task or group with numbers is named {pattern!r}", fix)
     chosen = [line for line in lines.values() if not line.depth]
     if options.tasks:
         matching = (line for pattern in options.tasks for line in lines.values() if fnmatchcase(line.name, pattern))
@@ -127,11 +127,11 @@ def _measures(runs: Mapping[str, Run], options: RunsTableOptions) -> list[_Measu
     for metric in options.metrics:
         if metric not in known:
             fix = did_you_mean(metric, known)
-            raise ConfigError([Problem(Place("--metrics"), f"these tasks have no metric named {metric!r}", fix)])
+            raise ConfigError.at("--metrics", f"these tasks have no metric named {metric!r}", fix)
     measures = [_measure(line, row) for line in chosen for row in _chosen_rows(line, options.metrics)]
     if not measures:
         what = f"the runs have no numbers: {some(list(runs))}"
-        raise ConfigError([Problem(Place("assay table"), what, "name runs that have finished")])
+        raise ConfigError.at("assay table", what, "name runs that have finished")
     return measures
 
 

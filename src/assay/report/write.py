@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from assay.comparison.judge_card import CardEntry
 from assay.config.record_json import json_values
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_money
 from assay.records import JSONDict, JSONObject
 from assay.report.cell_text import cell_text
@@ -394,7 +394,7 @@ FILE_TYPES: Mapping[str, Callable[[RunsReport], str]] = {
 def report_text(runs: Sequence[str | PathLike[str]], format: str = "html", options: ReportOptions | None = None) -> str:
     """Render a report of runs as text: `html`, `md`, `json` or `csv`."""
     if format not in FILE_TYPES:
-        raise ConfigError([Problem(Place("format"), f"no format named {format!r}", did_you_mean(format, FILE_TYPES))])
+        raise ConfigError.at("format", f"no format named {format!r}", did_you_mean(format, FILE_TYPES))
     return FILE_TYPES[format](build_report(runs, options))
 
 
@@ -420,5 +420,5 @@ def format_of_file(path: Path) -> str:
     ending = path.suffix.lower().removeprefix(".")
     if ending and ending not in FILE_TYPES:
         what, fix = f"unsupported report format '.{ending}'", f"use .{', .'.join(FILE_TYPES)}, or give --format"
-        raise ConfigError([Problem(Place(str(path)), what, fix)])
+        raise ConfigError.at(str(path), what, fix)
     return ending or "html"

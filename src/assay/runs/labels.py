@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import orjson
 
-from assay.errors import Place, Problem
+from assay.errors import Place
 from assay.results import Results, Row
 from assay.runs.files import read_bytes
 from assay.runs.folder import RunError
@@ -129,7 +129,7 @@ def append_labels(folder: Path, labels: Sequence[PersonLabel]) -> None:
             os.close(handle)
     except OSError as error:
         what = f"labels cannot be written: {error.strerror or error}"
-        raise RunError([Problem(Place(str(path)), what, "make the folder of the run writable")]) from None
+        raise RunError.at(str(path), what, "make the folder of the run writable") from None
 
 
 def _encode(label: PersonLabel) -> bytes:
@@ -226,7 +226,7 @@ def _ends(written: Sequence[float]) -> tuple[float, float]:
 def _damaged(path: Path, what: str, line: int = 0) -> RunError:
     fix = f"remove line {line}" if line else "remove it, and import the labels again: `assay label RUN --import FILE`"
     place = Place(str(path), line, 1) if line else Place(str(path))
-    return RunError([Problem(place, f"the file is damaged: {what}", fix)])
+    return RunError.at(place, f"the file is damaged: {what}", fix)
 
 
 # ---- validity
