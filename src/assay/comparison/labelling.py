@@ -152,17 +152,15 @@ def plan_labels(run: Run, rows: JudgeRows, count: int, *, seed: int = 0, by: str
 
     Those that have a label are done; or those that have one `by` a person: so all people label the same ones.
     """
-    scores = _scores(run, rows.task)
-    column = scores.values[rows.keys[0]]
-    _check_scores(rows, column)
-    documents = scores.documents[column.present].tolist()
+    verdicts = scored_documents(run, rows)
+    documents = [*verdicts]
     shuffled = sorted(documents)
     random.Random(f"{seed} {run.source(rows.task)} {rows.task}").shuffle(shuffled)
     known = run.labels.get(rows.task)
     people = known.people if known is not None else {}
     done = people.get(by, {}) if by is not None else (known.labels if known is not None else {})
     left = [document for document in shuffled if document not in done][: max((count or len(documents)) - len(done), 0)]
-    spread = float(np.std(np.asarray(column.present_values, float)))
+    spread = float(np.std([*verdicts.values()]))
     spread = max(spread, 0.1 * (rows.bounds[1] - rows.bounds[0]))
     n = len(documents)
     counts = [count for count in PLANNED if count <= n] or [n] * (n > FEWEST)
@@ -170,13 +168,12 @@ def plan_labels(run: Run, rows: JudgeRows, count: int, *, seed: int = 0, by: str
     return Plan(rows, left, len(done), n, widths)
 
 
-def scored_documents(run: Run, rows: JudgeRows) -> list[int]:
-    """The documents that have a score in these rows, so that they can be labelled."""
+def scored_documents(run: Run, rows: JudgeRows) -> dict[int, float]:
+    """The documents that have a score in these rows, so that they can be labelled, with it."""
     scores = _scores(run, rows.task)
     column = scores.values[rows.keys[0]]
     _check_scores(rows, column)
-    documents: list[int] = scores.documents[column.present].tolist()
-    return documents
+    return dict(zip(scores.documents[column.present].tolist(), column.present_values, strict=True))
 
 
 def _check_scores(rows: JudgeRows, column: PairedColumn) -> None:

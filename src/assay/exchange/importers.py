@@ -1,6 +1,7 @@
 """Importers: runs and logs of lm-eval, Inspect and assay, by what a file or folder contains."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,11 +40,18 @@ def import_runs(
             raise ConfigError.at(str(packed[0]), "an archive must be imported alone", fix)
         return unpack(packed[0], Path(output))
     into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
-    try:
+    with _layout_checked(paths):
         return write_imported_run(read_sources([Path(path) for path in paths]), into)
+
+
+@contextmanager
+def _layout_checked(paths: Sequence[str | Path]) -> Iterator[None]:
+    """Report files of another layout: they may contain anything."""
+    try:
+        yield
     except ConfigError:  # a ValueError, too
         raise
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # they may contain anything
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         what = f"has an unexpected layout: {type(error).__name__}: {error}"
         raise RunError.at(", ".join(map(str, paths)), what, "give the files as they were written") from error
 
@@ -60,13 +68,14 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
         fix = "name the folder of a run, or samples files that lm-eval wrote with --log_samples"
         raise RunError.at(str(missing[0]), "there is no such file", fix)
     with TemporaryDirectory() as folder:
-        runs = from_lm_eval(files)
-        if sum(len(run.tasks) for run in runs) == len(options.tasks) == 1:  # whatever the file is called
-            runs = [replace(runs[0], tasks=[replace(runs[0].tasks[0], name=options.tasks[0])], finished=None)]
-        names = {"tasks": [task.name for run in runs for task in run.tasks]}
-        given = loading_options(options)
-        facts = with_signature(given) if options.tasks else {"options": {**given, **names}}
-        write_imported_run(runs, ImportTarget(Path(folder) / "run", facts=facts))
+        with _layout_checked(files):
+            runs = from_lm_eval(files)
+            if sum(len(run.tasks) for run in runs) == len(options.tasks) == 1:  # whatever the file is called
+                runs = [replace(runs[0], tasks=[replace(runs[0].tasks[0], name=options.tasks[0])], finished=None)]
+            names = {"tasks": [task.name for run in runs for task in run.tasks]}
+            given = loading_options(options)
+            facts = with_signature(given) if options.tasks else {"options": {**given, **names}}
+            write_imported_run(runs, ImportTarget(Path(folder) / "run", facts=facts))
         beside = files[0] if files[0].is_dir() else files[0].parent
         stored = StoredRun.of(Path(folder) / "run", options.include_path)
         return score_answers(stored, replace(options, output_path=options.output_path or str(beside)))

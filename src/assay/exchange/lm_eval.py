@@ -10,25 +10,17 @@ from pathlib import Path
 
 from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
 from assay.exchange.lm_eval_layout import SECTION, lm_eval_layout
+from assay.exchange.lm_eval_samples import SampleLog, count_repeats, logged_files, read_samples
 from assay.records import (
     AnyJSON,
-    Generate,
     JSONObject,
-    Likelihood,
-    Loglikelihood,
-    Request,
-    Response,
-    Rolling,
-    Sample,
-    Text,
 )
 from assay.results import Results
 from assay.runs.files import new_file
 from assay.runs.folder import LineWriter, RunError
-from assay.runs.lm_eval_logs import LoggedSample, SampleLog, logged_files, logged_samples
 from assay.runs.results_json import decode
 from assay.runs.run import Run
-from assay.runs.samples.reader import SampleFile, filter_scores
+from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
 
@@ -149,13 +141,10 @@ def _as_text(value: AnyJSON) -> str:
 def _task(file: SampleLog) -> ImportedTask:
     name, results = file.task, file.results
     row = results.get("results", {}).get(name, {})
-    first = next(logged_samples(file.path), None)
-    if first is None:
-        raise RunError.at(str(file.path), "the file is empty", "leave it out")
-    repeats = max((len(responses) for responses in first.responses), default=1) or 1
+    repeats = count_repeats(file)
     return ImportedTask(
         name=name,
-        samples=partial(_samples, file.path, repeats),
+        samples=partial(read_samples, file.path, repeats),
         reported=reported_values(row),
         alias=str(row.get("alias", name)),
         repeats=repeats,
@@ -191,53 +180,3 @@ def _leaves(name: str, known: Mapping[str, Sequence[str]]) -> list[str]:
     return [
         leaf for member in known.get(name, ()) for leaf in (_leaves(member, known) if member in known else [member])
     ]
-
-
-def _samples(path: Path, repeats: int) -> Iterator[SampleRecord]:
-    for logged in logged_samples(path):
-        yield _record(logged, repeats)
-
-
-def _record(logged: LoggedSample, repeats: int) -> SampleRecord:
-    requests = [_request(each, repeat) for each in logged.arguments for repeat in range(repeats)]
-    choices = _choices(requests[::repeats])
-    is_number = choices is not None and logged.target.isdecimal() and int(logged.target) < len(choices)
-    gold = int(logged.target) if is_number else logged.target
-    sample = Sample(logged.doc_id, logged.doc, requests, logged.target, gold, choices)
-    responses = [
-        [_seen(request, each) for each in repeats_of]
-        for request, repeats_of in zip(requests[::repeats], logged.responses, strict=True)
-    ]
-    answers = {name: [_left(each) for each in repeats_of] for name, repeats_of in logged.answers.items()}
-    return SampleRecord(sample, responses, filter_scores(answers, logged.scores), repeats)
-
-
-def _left(answer: AnyJSON) -> AnyJSON:
-    """Convert the answers of a filter: pairs of texts are likelihoods."""
-    if isinstance(answer, list) and len(answer) == 2 and answer[1] in ("True", "False"):
-        return (float(answer[0]), answer[1] == "True")
-    return answer
-
-
-def _request(arguments: Sequence[AnyJSON], repeat: int) -> Request:
-    """A request from its arguments: a text and parameters, a text and what follows, or a text alone."""
-    if len(arguments) < 2:
-        return Rolling(str(arguments[0]))
-    if isinstance(arguments[1], Mapping):
-        return Generate(str(arguments[0]), arguments[1], repeat)
-    return Loglikelihood(str(arguments[0]), str(arguments[1]))
-
-
-def _choices(requests: Sequence[Request]) -> list[str] | None:
-    """The continuations of one context, where there are several: what there was to choose from."""
-    loglikelihoods = [each for each in requests if isinstance(each, Loglikelihood)]
-    same = [each.continuation.strip() for each in loglikelihoods if each.context == loglikelihoods[0].context]
-    return same if len(same) > 1 else None
-
-
-def _seen(request: Request, response: Response) -> AnyJSON:
-    """A response as filters saw it."""
-    if isinstance(response, Likelihood):
-        return (response.value, response.greedy)
-    assert isinstance(response, Text)
-    return float(response.text) if isinstance(request, Rolling) else response.text
