@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from os import PathLike, fspath
 from typing import ParamSpec, Self, TypeVar
 
 from assay.similar import nearest as nearest
@@ -58,13 +59,13 @@ class AssayError(SelfExplanatory):
         super().__init__("\n".join(map(str, self.problems)))
 
     @classmethod
-    def at(cls, place: Place | str, what: str, fix: str = "") -> Self:
-        """Return an error about one problem: at a place of a file, or in what has this name, such as a flag or a key.
+    def at(cls, place: "Place | str | PathLike[str]", what: str, fix: str = "") -> Self:
+        """Return an error about one problem: at a place of a file, in a file or run, or in what has this name, such as a flag.
 
         >>> print(ConfigError.at("--level", "must be between 0.5 and 1, got 0.3"))
         --level: must be between 0.5 and 1, got 0.3
         """
-        return cls([Problem(place if isinstance(place, Place) else Place(place), what, fix)])
+        return cls([Problem(place if isinstance(place, Place) else Place(fspath(place)), what, fix)])
 
 
 Explained = TypeVar("Explained", bound=SelfExplanatory)
