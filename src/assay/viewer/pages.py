@@ -147,7 +147,10 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "is_partial": run.is_running and run.sample_file(task) is None,
     }  # fmt: skip
     samples = open_samples(run, task, database, sample_query.metric)
-    base["numbers"] = numbers_of_task(base["line"], samples, _metric_addresses(run, task, samples, sample_query))
+    scores = samples.scores if samples is not None else ()
+    addresses_by_metric = {key: task_url(run.name, task, sample_query, metric=key) for key in scores}
+    if base["line"] is not None:
+        base["numbers"] = numbers_of_task(base["line"], samples, addresses_by_metric)
     if samples is None:
         return {**base, "page": None, "downloads": {}}
     columns, page = samples.document_columns(), samples.page(sample_query)
@@ -206,11 +209,6 @@ def _labels_by(run: Run, task: str) -> dict[str, int]:
     return {name: len(own) for name, own in known.people.items() if own} if known is not None else {}
 
 
-def _metric_addresses(run: Run, task: str, samples: Samples | None, query: SampleQuery) -> dict[ScoreKey, str]:
-    """By metric, the address of the samples sorted by it."""
-    return {key: task_url(run.name, task, query, metric=key) for key in (samples.scores if samples is not None else ())}
-
-
 def _samples_table(
     run: Run,
     task: str,
@@ -254,14 +252,9 @@ def _filterable(samples: Samples, columns: Sequence[str], config: TaskSettings) 
     ]  # fmt: skip
 
 
-def _response_texts(row: StoredSample) -> list[str]:
-    """The response texts of a sample, with their tool calls."""
-    return shown_texts(row.responses, row.replies)
-
-
 def brief(row: StoredSample) -> dict[str, str]:
     """Summarize a sample in one table row: question, answer, target, scores by column."""
-    texts = _response_texts(row)
+    texts = shown_texts(row.responses, row.replies)
     best = "" if texts else next((choice.text for choice in choice_views(row) if choice.is_best), "")
     answers = row.answers
     filtered = (
