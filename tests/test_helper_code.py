@@ -348,7 +348,7 @@ def test_an_aggregation_may_give_several_numbers_by_name(compat: str | None, wri
     assert results["results"]["t"]["found_stderr,none"] == "N/A"
     assert results["assay"]["status"] == "complete"
     assert rows_of(results, "t")["found,none"]["named_values"] == {"e0": 1, "e1": 1, "e2": 0}
-    assert "e0 1.0000, e1 1.0000, e2 0.0000" in str(results_table(results.results))
+    assert "|found[e1]|↑ |1.0000|" in str(results_table(results.results))
 
 
 def test_nothing_that_helper_code_borrows_is_seen_by_others(write: Write) -> None:
