@@ -34,8 +34,12 @@ USES = {
     "playwright.sync_api": "browser",
     "torch": "torch",
     "transformers": "torch",
+    "ray.cluster_utils": "process",
 }
+STARTS = {"start_server": "server", "start_unix_server": "server"}
+"""Functions of asyncio, which is no sign by itself."""
 IMPORTED_WITHIN = {
+    "ray.cluster_utils",
     "subprocess",
     "multiprocessing",
     "playwright",
@@ -143,6 +147,8 @@ def _search(value: object, seen: set[int]) -> Iterator[str]:
                 yield from _search(value.__globals__[name], seen)
             elif name in IMPORTED_WITHIN:
                 yield USES[name]
+            elif name in STARTS:
+                yield STARTS[name]
 
 
 def _is_searched(module: str) -> bool:

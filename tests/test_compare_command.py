@@ -175,7 +175,7 @@ def test_the_table_shows_both_numbers_their_difference_and_why(
     assert main(["compare", *runs, "--wide"]) == 0
     wide = capsys.readouterr().out
     assert "|0.6000|0.9000|+0.3000|" in wide
-    assert "|30/0/70 " in wide
+    assert "|          30 / 0 / 70|" in wide
 
 
 def test_differences_are_drawn_where_that_is_asked_for(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,6 +150,7 @@ def test_anything_but_a_wheel_of_lm_eval_is_refused_and_what_is_there_stays(tmp_
     assert not list(tmp_path.rglob("evil.yaml"))
 
 
+@pytest.mark.process
 def test_it_is_downloaded_by_pip_from_the_configured_index(
     wheel: MakeWheel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -174,6 +174,7 @@ def test_what_a_backend_inherits_may_not_be_its_tokenizer() -> None:
     assert load_tokenizer("embedded", {}) is not None
 
 
+@pytest.mark.process
 def test_the_command_line_and_a_role_with_replicas_on_this_machine(tmp_path: Path) -> None:
     """The model's replicas share out the CPUs; those of the judge have a place nevertheless."""
     done = ray_world.assay(

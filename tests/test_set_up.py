@@ -251,6 +251,7 @@ def test_the_doctor_knows_every_extra_that_users_install() -> None:
     assert {*EXTRAS} == {*written["project"]["optional-dependencies"]} - {"quick", "test"}
 
 
+@pytest.mark.process
 def test_the_doctor_reports_versions_extras_disk_and_more_in_three_seconds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +275,7 @@ def test_the_doctor_reports_versions_extras_disk_and_more_in_three_seconds(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.process
 def test_a_folder_that_cannot_be_written_is_a_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["doctor", "--format", "json", "--runs_dir", str(tmp_path / "file")]) == 1

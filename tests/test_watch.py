@@ -112,6 +112,7 @@ def test_weights_that_are_cut_off_or_lack_a_part_are_not_ready(tmp_path: Path) -
 # --- evaluations and alarms
 
 
+@pytest.mark.process
 def test_checkpoints_are_evaluated_in_order_and_a_worse_one_alarms(
     models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_broken_checkpoint_is_tried_again_a_few_times_and_does_not_stop_the_wa
     assert noted(tmp_path / "runs") == [("step-1", 1, "complete"), ("step-3", 3, "complete")]
 
 
+@pytest.mark.process
 def test_a_checkpoint_is_converted_by_a_command_and_the_result_removed(
     models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -314,6 +316,7 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.process
 def test_a_checkpoint_that_is_removed_while_it_is_evaluated_is_said_to_be(
     models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from os import PathLike, fspath
 from typing import ParamSpec, Self, TypeVar
 
 from assay.similar import nearest as nearest
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,13 +59,13 @@ class AssayError(SelfExplanatory):
         super().__init__("\n".join(map(str, self.problems)))
 
     @classmethod
-    def at(cls, place: Place | str, what: str, fix: str = "") -> Self:
-        """Return an error about one problem: at a place of a file, or in what has this name, such as a flag or a key.
+    def at(cls, place: "Place | str | PathLike[str]", what: str, fix: str = "") -> Self:
+        """Return an error about one problem: at a place of a file, in a file or run, or in what has this name, such as a flag.
 
         >>> print(ConfigError.at("--level", "must be between 0.5 and 1, got 0.3"))
         --level: must be between 0.5 and 1, got 0.3
         """
-        return cls([Problem(place if isinstance(place, Place) else Place(place), what, fix)])
+        return cls([Problem(place if isinstance(place, Place) else Place(fspath(place)), what, fix)])
 
 
 Explained = TypeVar("Explained", bound=SelfExplanatory)
@@ -89,13 +91,23 @@ def collect(problems: list[Problem], check: Callable[P, T], *args: P.args, **kwa
         return None
 
 
-def run_checks(*checks: Callable[[], object]) -> None:
-    """Run all checks, and refuse at once what they find: none of them hides another's."""
+def check_each(check: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+    """Return what a check returns for each item. What it refuses is raised at once: none of the items hides another's."""
     problems: list[Problem] = []
-    for check in checks:
-        collect(problems, check)
+    results: list[T] = []
+    for item in items:
+        try:
+            results.append(check(item))
+        except ConfigError as error:
+            problems += error.problems
     if problems:
         raise ConfigError(problems)
+    return results
+
+
+def run_checks(*checks: Callable[[], object]) -> None:
+    """Run all checks, and refuse at once what they find."""
+    check_each(lambda check: check(), checks)
 
 
 def uncheckable(file: str, reason: str) -> Problem:

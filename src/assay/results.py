@@ -284,6 +284,17 @@ NO_RESULTS = Results({}, status="")
 """Of a run that has not written its results."""
 
 
+def names_below(members: Mapping[str, Sequence[str]], names: Iterable[str]) -> set[str]:
+    """The names of the tasks and groups that are in these groups, or in groups in them."""
+    below, waiting = set[str](), [*names]
+    while waiting:
+        for member in members.get(waiting.pop(), ()):
+            if member not in below:
+                below.add(member)
+                waiting.append(member)
+    return below
+
+
 def tree_paths(members: Mapping[str, Sequence[str]], tasks: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """Yield the path to every line of a tree of groups, by name: groups in no other first, then tasks in no group."""
     inside = {member for names in members.values() for member in names}

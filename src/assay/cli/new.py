@@ -320,7 +320,7 @@ def run_new(options: argparse.Namespace) -> int:
     }
     for path in texts:
         if path.exists():
-            raise ConfigError.at(str(path), "the file exists already", "choose another name or --dir")
+            raise ConfigError.at(path, "the file exists already", "choose another name or --dir")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():

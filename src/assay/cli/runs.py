@@ -158,7 +158,7 @@ def _show(path: Path) -> int:
 def _note(path: Path, options: argparse.Namespace) -> int:
     known = read_notes(path)
     if known.problem:
-        raise ConfigError.at(str(path), known.problem, "repair or remove the file")
+        raise ConfigError.at(path, known.problem, "repair or remove the file")
     if options.tag or options.untag or options.note is not None:
         tags = [tag for tag in (*known.tags, *options.tag) if tag not in options.untag]
         known = write_notes(path, tags, known.note if options.note is None else options.note)
@@ -194,7 +194,7 @@ def _find_run(folder: Path, name: str, is_run: Callable[[Path], bool]) -> Path:
     known = [path.name for path in runs_in(folder)]
     if Path(name).exists() or (folder / name).exists():
         raise RunError([no_run(Path(name) if Path(name).exists() else folder / name)])
-    raise ConfigError.at(str(folder), f"no run named {name!r}", did_you_mean(name, known))
+    raise ConfigError.at(folder, f"no run named {name!r}", did_you_mean(name, known))
 
 
 def define_cache(parser: argparse.ArgumentParser) -> None:
@@ -213,7 +213,7 @@ def define_cache(parser: argparse.ArgumentParser) -> None:
 def run_cache(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     if not (folder / FILE).is_file():
-        raise ConfigError.at(str(folder), "no cache in this folder", "name the folder of --use_cache")
+        raise ConfigError.at(folder, "no cache in this folder", "name the folder of --use_cache")
     cache = Cache(folder)
     try:
         return _list_cache(cache) if options.action == "ls" else _prune(cache, options)

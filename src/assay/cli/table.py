@@ -88,5 +88,5 @@ def _format_of_file(path: Path) -> str:
     form = SUFFIXES.get(path.suffix.lower())
     if form is None:
         what, fix = f"unsupported file name '{path.name}'", f"end it in {', '.join(SUFFIXES)}, or give --format"
-        raise ConfigError.at(str(path), what, fix)
+        raise ConfigError.at(path, what, fix)
     return form

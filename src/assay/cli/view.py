@@ -70,7 +70,7 @@ def _check(folder: Path, host: str, allow_remote: bool) -> None:
     if folder.is_file():
         raise ConfigError([no_run(folder)])
     if not folder.is_dir():
-        raise ConfigError.at(str(folder), "no such folder", "name one that contains runs")
+        raise ConfigError.at(folder, "no such folder", "name one that contains runs")
     missing = [library for library in ("starlette", "uvicorn", "duckdb") if find_spec(library) is None]
     if missing:
         what = f"the viewer needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"

@@ -10,6 +10,7 @@ from assay.comparison.contrasts import Part, Reach
 from assay.comparison.gate_text import COUNTS, GATE, Gate, suggestion
 from assay.comparison.rows import PairedRow, below
 from assay.errors import ConfigError, Place, some
+from assay.results import names_below
 from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
@@ -121,14 +122,7 @@ def selected(
 
 def _top_level(rows: Sequence[PairedRow], tree: Mapping[str, Sequence[str]]) -> list[PairedRow]:
     """Return the rows that are below no other row of the metric: the headline."""
-    names = {row.name for row in rows}
-    under: set[str] = set()
-    waiting = [member for name in names for member in tree.get(name, ())]
-    while waiting:
-        name = waiting.pop()
-        if name not in under:
-            under.add(name)
-            waiting += tree.get(name, ())
+    under = names_below(tree, {row.name for row in rows})
     return [row for row in rows if row.name not in under]
 
 

@@ -55,7 +55,7 @@ def judge_card(run: Run, rows: Sequence[JudgeRows]) -> list[CardEntry]:
     entries = [entry for each in rows for entry in _of_task(run, each, run.labels.get(each.task))]
     if not entries:
         fix = "write a table with `assay label RUN`, fill it in, and import it: `assay label RUN --import FILE`"
-        raise ConfigError.at(str(run.path), "no document of this run has a label", fix)
+        raise ConfigError.at(run.path, "no document of this run has a label", fix)
     return entries
 
 

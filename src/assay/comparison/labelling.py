@@ -78,7 +78,7 @@ def judge_rows(run: Run, tasks: Sequence[str] = (), metric: str | None = None) -
     if not rows:
         what = f"no task has the metric {metric!r}" if metric else "no task of this run has a row of a judge"
         fix = "name the row that people are to check: --metric NAME"
-        raise ConfigError.at(str(run.path), what, fix)
+        raise ConfigError.at(run.path, what, fix)
     return rows
 
 
@@ -152,17 +152,15 @@ def plan_labels(run: Run, rows: JudgeRows, count: int, *, seed: int = 0, by: str
 
     Those that have a label are done; or those that have one `by` a person: so all people label the same ones.
     """
-    scores = _scores(run, rows.task)
-    column = scores.values[rows.keys[0]]
-    _check_scores(rows, column)
-    documents = scores.documents[column.present].tolist()
+    verdicts = scored_documents(run, rows)
+    documents = [*verdicts]
     shuffled = sorted(documents)
     random.Random(f"{seed} {run.source(rows.task)} {rows.task}").shuffle(shuffled)
     known = run.labels.get(rows.task)
     people = known.people if known is not None else {}
     done = people.get(by, {}) if by is not None else (known.labels if known is not None else {})
     left = [document for document in shuffled if document not in done][: max((count or len(documents)) - len(done), 0)]
-    spread = float(np.std(np.asarray(column.present_values, float)))
+    spread = float(np.std([*verdicts.values()]))
     spread = max(spread, 0.1 * (rows.bounds[1] - rows.bounds[0]))
     n = len(documents)
     counts = [count for count in PLANNED if count <= n] or [n] * (n > FEWEST)
@@ -170,13 +168,12 @@ def plan_labels(run: Run, rows: JudgeRows, count: int, *, seed: int = 0, by: str
     return Plan(rows, left, len(done), n, widths)
 
 
-def scored_documents(run: Run, rows: JudgeRows) -> list[int]:
-    """The documents that have a score in these rows, so that they can be labelled."""
+def scored_documents(run: Run, rows: JudgeRows) -> dict[int, float]:
+    """The documents that have a score in these rows, so that they can be labelled, with it."""
     scores = _scores(run, rows.task)
     column = scores.values[rows.keys[0]]
     _check_scores(rows, column)
-    documents: list[int] = scores.documents[column.present].tolist()
-    return documents
+    return dict(zip(scores.documents[column.present].tolist(), column.present_values, strict=True))
 
 
 def _check_scores(rows: JudgeRows, column: PairedColumn) -> None:
@@ -197,7 +194,7 @@ def _width(spread: float, labels: int, n: int, agreement: float) -> float:
 def _scores(run: Run, task: str) -> TaskScores:
     scores = task_scores(run, task)
     if scores is None:
-        raise RunError.at(str(run.path), f"the samples of {task!r} are missing", "restore them")
+        raise RunError.at(run.path, f"the samples of {task!r} are missing", "restore them")
     return scores
 
 
@@ -205,7 +202,7 @@ def write_table(run: Run, plans: Sequence[Plan], path: Path, *, seen: bool) -> i
     """Write the documents of the plans as a table with an empty column `label`; `seen` adds what the judge gave."""
     if path.exists():
         fix = "move it, or write elsewhere: -o FILE"
-        raise ConfigError.at(str(path), "the file exists, and may hold labels", fix)
+        raise ConfigError.at(path, "the file exists, and may hold labels", fix)
     has_pairs = any(plan.rows.other for plan in plans)  # one table has one set of columns
     records = [record for plan in plans for record in _records(run, plan, seen=seen, has_pairs=has_pairs)]
     if not records:
@@ -268,7 +265,7 @@ def read_table(path: Path, run: Run, rows: Sequence[JudgeRows]) -> ReadLabels:
     if problems:
         raise ConfigError(problems)
     if not labels:
-        raise ConfigError.at(str(path), "no line has a label", "fill in the column `label`")
+        raise ConfigError.at(path, "no line has a label", "fill in the column `label`")
     return ReadLabels(labels, empty)
 
 
@@ -329,7 +326,7 @@ def _lines(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, s
                 line = reader.line_num + 1 + skipped
     except (UnicodeError, csv.Error) as error:
         what = "it is not written in UTF-8" if isinstance(error, UnicodeError) else f"it is not a table ({error})"
-        raise ConfigError.at(str(path), what, "save it as CSV in UTF-8") from None
+        raise ConfigError.at(path, what, "save it as CSV in UTF-8") from None
     finally:
         csv.field_size_limit(before)
 

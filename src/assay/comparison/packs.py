@@ -43,7 +43,7 @@ def open_run(path: str | PathLike[str]) -> Run:
     local = local_folder(path)
     if local.suffix.lower() == ".zip" and not local.exists():
         fix = f"make it: assay pack RUN --baseline -o {local}"
-        raise RunError.at(str(local), "there is no such file", fix)
+        raise RunError.at(local, "there is no such file", fix)
     return Run.open(_folder(str(local), local.stat().st_mtime_ns) if local.is_file() else local).finished()
 
 
@@ -110,7 +110,7 @@ def _refuse_unlike(runs: Sequence[Run]) -> None:
 
 
 def _refused(run: Run, what: str, fix: str) -> RunError:
-    return RunError.at(str(run.path), what, fix)
+    return RunError.at(run.path, what, fix)
 
 
 @dataclass(frozen=True)

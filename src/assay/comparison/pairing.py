@@ -251,7 +251,7 @@ def pair_tasks(a: Run, b: Run, names: Collection[str], notes: list[str]) -> list
     shared = {name: other for name, other in every.items() if name in names}
     if not shared:
         what = f"the runs share no task: {some(a.scored_tasks)} there, {some(b.scored_tasks)} here"
-        raise ConfigError.at(str(b.path), what, "name runs of the same tasks")
+        raise ConfigError.at(b.path, what, "name runs of the same tasks")
     _note_tasks(
         "the first run alone has", [each for each in a.scored_tasks if each in names and each not in every], notes
     )

@@ -12,6 +12,7 @@ from assay.comparison.contrasts import FIRST, OTHER, ComparedTask, Part, contras
 from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
 from assay.errors import ConfigError, did_you_mean, some
 from assay.records import json_number, mapping
+from assay.results import names_below
 from assay.runs.comparison import ComparedRow
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey, spellings
@@ -267,13 +268,7 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
     if not matching:
         fix = did_you_mean(pattern, names | {*tree})
         raise ConfigError.at("--tasks", f"no shared task or group named {pattern!r}", fix)
-    every: set[str] = set()
-    while matching:
-        name = matching.pop()
-        if name not in every:
-            every.add(name)
-            matching += tree.get(name, ())
-    return every
+    return {*matching, *names_below(tree, matching)}
 
 
 def compared_row(row: PairedRow, run: int, level: float, power: float, *, has_same_answers: bool) -> ComparedRow:

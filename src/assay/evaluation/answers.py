@@ -109,10 +109,10 @@ class StoredRun:
         ):
             content = "a scoring of a run, not the run" if "scored" in manifest else "no run"
             fix = "name the folder that --output_path gave to `assay run`"
-            raise RunError.at(str(folder), f"the folder holds {content}", fix)
+            raise RunError.at(folder, f"the folder holds {content}", fix)
         if manifest.get("without_gold"):
             what = "the right answers were taken out of this run when it was packed: nothing can be scored"
-            raise RunError.at(str(folder), what, "score the run that it was packed from")
+            raise RunError.at(folder, what, "score the run that it was packed from")
         return cls(run, include_path)
 
     @property

@@ -95,7 +95,7 @@ class OutputFile:
 
     def facts(self, name: str) -> TaskFacts:  # noqa: ARG002  # there is one
         if not len(self._rows):
-            raise RunError.at(str(self.path), "the output has no records", "name another file")
+            raise RunError.at(self.path, "the output has no records", "name another file")
         size = self.asked or len(self._rows)
         return TaskFacts(size, size)
 

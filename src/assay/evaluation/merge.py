@@ -76,7 +76,7 @@ def merge(
 ) -> Results:
     """Merge the shards of a run into a new folder; returns the results of the whole run."""
     if Path(output).resolve() in [Path(folder).resolve() for folder in folders]:
-        raise ConfigError.at(str(output), "is one of the shards", "name a new folder first: OUT RUN…")
+        raise ConfigError.at(output, "is one of the shards", "name a new folder first: OUT RUN…")
     parts = _in_order([StoredRun.of(Path(folder), include_path) for folder in folders])
     shards = Shards(parts[0].run, include_path, parts)
     loaded = load_definitions(shards)

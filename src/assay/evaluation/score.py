@@ -154,7 +154,7 @@ def score_answers(answers: StoredAnswers, options: ScoreOptions) -> Rescored:
     )
     if not answers.names:
         what = "no task of this run has finished: nothing to score yet"
-        raise ConfigError.at(str(answers.folder), what, "repeat the command of the run to resume it, then score it")
+        raise ConfigError.at(answers.folder, what, "repeat the command of the run to resume it, then score it")
     config = answers.config if options.compat is None else replace(answers.config, compat=options.compat)
     loaded = load_definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
     refuse_unsafe(loaded.tasks.values(), confirmed=options.confirm_run_unsafe_code)

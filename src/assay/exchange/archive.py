@@ -60,7 +60,7 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
     name = file_name(run.path.resolve().name)
     path = Path(output) if output is not None else Path(f"{name}{'-no_gold' if no_gold else ''}.zip")
     if path.suffix.lower() != ".zip":
-        raise RunError.at(str(path), "an archive of a run is a zip file", "end its name in .zip")
+        raise RunError.at(path, "an archive of a run is a zip file", "end its name in .zip")
     path.parent.mkdir(parents=True, exist_ok=True)
     with staging_folder(path.parent) as scratch:
         golds = GoldRemoval(run, scratch) if no_gold else None
@@ -98,7 +98,7 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
     contents = {RESULTS: encode(as_written.written), MANIFEST: as_written.manifest}
     for file in contents:
         if is_outside(run.path, run.path / file):
-            raise RunError.at(str(run.path / file), LINK_OUTSIDE, "put the file itself there")
+            raise RunError.at(run.path / file, LINK_OUTSIDE, "put the file itself there")
         known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)}, file)
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
@@ -136,7 +136,7 @@ def _refuse_secrets(members: Sequence[Member]) -> None:
             variable = next((name for value, name in secrets.items() if value in text), None)
             if variable is not None:
                 what = f"{inner} holds the value of the environment variable {variable}"
-                raise RunError.at(str(source or inner), what, "remove it from the run before you share it")
+                raise RunError.at(source or inner, what, "remove it from the run before you share it")
 
 
 def _forms(value: str) -> set[str]:
@@ -206,7 +206,7 @@ def unpack(archive: Path, target: Path) -> Results:
     unpacked to stays as it is."""
     is_there = target.exists() and (not target.is_dir() or any(target.iterdir()))
     if is_there and not (target / NOTE).is_file():
-        raise RunError.at(str(target), "the folder is not empty", "choose a new folder")
+        raise RunError.at(target, "the folder is not empty", "choose a new folder")
     if archive.exists() and not archive.is_file():  # a pipe would be waited for
         raise _refused(archive, "is not a regular file")
     make_folder(target.parent)
@@ -232,12 +232,12 @@ def unpack(archive: Path, target: Path) -> Results:
 def _refuse_other(part: Path, target: Path) -> None:
     """Refuse a folder that another archive was unpacked to, or whose files have changed since; people may have added labels."""
     if (part / NOTE).read_bytes() != (target / NOTE).read_bytes():
-        raise RunError.at(str(target), "the folder holds another run", "choose a new folder")
+        raise RunError.at(target, "the folder holds another run", "choose a new folder")
     names = sorted(path.relative_to(part).as_posix() for path in part.rglob("*") if path.is_file())
     changed = [name for name in names if not _is_same(part / name, target / name)]
     if changed:
         what = f"the folder holds this run, and {some(changed)} {'have' if len(changed) > 1 else 'has'} changed"
-        raise RunError.at(str(target), what, "choose a new folder")
+        raise RunError.at(target, what, "choose a new folder")
 
 
 def _is_same(unpacked: Path, there: Path) -> bool:
@@ -245,7 +245,7 @@ def _is_same(unpacked: Path, there: Path) -> bool:
 
 
 def _refused(archive: Path, what: str) -> RunError:
-    return RunError.at(str(archive), what, "give a file that `assay pack` wrote")
+    return RunError.at(archive, what, "give a file that `assay pack` wrote")
 
 
 def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
@@ -274,7 +274,7 @@ def _check(part: Path, archive: Path) -> None:
     )
     if wrong or not hashes:
         what = f"differs from what was packed: {', '.join(wrong[:3]) or 'it has no ' + NOTE}"
-        raise RunError.at(str(archive), what, "get it again from its source")
+        raise RunError.at(archive, what, "get it again from its source")
 
 
 def _opened(part: Path, archive: Path) -> Run:

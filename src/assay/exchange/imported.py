@@ -491,15 +491,15 @@ def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]
     try:
         value, problems = load(file.read_bytes(), str(file), OURS)
     except OSError as error:
-        raise ConfigError.at(str(file), f"cannot be read: {error.strerror}", "name a YAML file") from None
+        raise ConfigError.at(file, f"cannot be read: {error.strerror}", "name a YAML file") from None
     if problems:
         raise ConfigError(problems)
     if not isinstance(value, dict) or not isinstance(value.get("group"), str):
-        raise ConfigError.at(str(file), "defines no group", "give a file with `group:` and `task:`")
+        raise ConfigError.at(file, "defines no group", "give a file with `group:` and `task:`")
     name = value["group"]
     if name in known:
         what = f"the runs have a group {name!r} already"
-        raise ConfigError.at(str(file), what, "give it another name")
+        raise ConfigError.at(file, what, "give it another name")
     return name, {key: each for key, each in value.items() if key != "group"}
 
 

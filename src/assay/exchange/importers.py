@@ -37,7 +37,7 @@ def import_runs(
     if packed:
         if len(paths) > 1 or groups:
             fix = f"first unpack it: `assay import {packed[0]} -o FOLDER`"
-            raise ConfigError.at(str(packed[0]), "an archive must be imported alone", fix)
+            raise ConfigError.at(packed[0], "an archive must be imported alone", fix)
         return unpack(packed[0], Path(output))
     into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
     with _layout_checked(paths):
@@ -66,7 +66,7 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     missing = [path for path in files if not path.exists()]
     if missing:
         fix = "name the folder of a run, or samples files that lm-eval wrote with --log_samples"
-        raise RunError.at(str(missing[0]), "there is no such file", fix)
+        raise RunError.at(missing[0], "there is no such file", fix)
     with TemporaryDirectory() as folder:
         with _layout_checked(files):
             runs = from_lm_eval(files)
@@ -87,12 +87,12 @@ def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
     theirs: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise ConfigError.at(str(path), "no such file or folder", "name a run, a log, or a folder of them")
+            raise ConfigError.at(path, "no such file or folder", "name a run, a log, or a folder of them")
         logs = sorted(path.glob("*.eval")) if path.is_dir() else []
         read = [path, *logs] if path.suffix == ".eval" or not path.is_dir() else logs
         special = next((file for file in read if not file.is_file()), None)
         if special is not None:  # a pipe would be waited for
-            raise RunError.at(str(special), "not a regular file", "copy its content to a file")
+            raise RunError.at(special, "not a regular file", "copy its content to a file")
         if holds_run(path):
             runs.append(from_run(path))
         elif logs:
@@ -114,7 +114,7 @@ def _below(folder: Path) -> list[Path]:
             else "there is nothing to import: no run, no .eval, no samples_*.jsonl"
         )
         raise ConfigError.at(
-            str(folder), what, f"name one of: {', '.join(map(str, folders[:5]))}" if folders else "name another"
+            folder, what, f"name one of: {', '.join(map(str, folders[:5]))}" if folders else "name another"
         )
     return folders
 

@@ -103,7 +103,7 @@ def from_lm_eval(paths: Sequence[Path]) -> list[ImportedRun]:
     files = logged_files(samples)
     if not files:
         fix = "run lm-eval with --log_samples: a run needs samples, not numbers alone"
-        raise RunError.at(str(paths[0]), "there is no samples_*.jsonl file beside it", fix)
+        raise RunError.at(paths[0], "there is no samples_*.jsonl file beside it", fix)
     beside = {id(file.results): file.results for file in files.values()}
     facts = next((results for results in beside.values() if results), {})
     runs = []

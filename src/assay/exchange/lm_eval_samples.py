@@ -65,7 +65,7 @@ def count_repeats(file: SampleLog) -> int:
     """How many answers the first document has to a request."""
     first = next(_records(file.path), None)
     if first is None:
-        raise RunError.at(str(file.path), "the file is empty", "leave it out")
+        raise RunError.at(file.path, "the file is empty", "leave it out")
     return max(map(len, first["resps"]), default=1) or 1
 
 

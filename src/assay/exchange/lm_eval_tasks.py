@@ -62,7 +62,7 @@ def fetch_tasks(version: str | None = None, source: Path | None = None) -> Fetch
             _replace(part, target.parent)
     except OSError as error:
         what = f"cannot be written: {error.strerror or error}"
-        raise ConfigError.at(str(target), what, "set ASSAY_TASKS_DIR to another folder") from None
+        raise ConfigError.at(target, what, "set ASSAY_TASKS_DIR to another folder") from None
     return FetchedTasks(target, str(note["version"]), int(str(note["files"])), were_there=False)
 
 

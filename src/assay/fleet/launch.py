@@ -168,7 +168,7 @@ def refuse_secrets(file: Path, config: RunConfig) -> None:
     hidden = [key for key, value in stated.items() if redacted({key: value}) != {key: value}]
     if hidden:
         fix = "remove it from the file, and name the variable that has it: --env OPENAI_API_KEY"
-        raise ConfigError.at(str(file), f"{hidden[0]} holds a secret, which the manifest would show", fix)
+        raise ConfigError.at(file, f"{hidden[0]} holds a secret, which the manifest would show", fix)
 
 
 def _plain_name(stem: str) -> str:

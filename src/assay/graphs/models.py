@@ -189,7 +189,7 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
         try:
             source = Source(str(file), read_bytes(str(file)))
         except OSError as error:
-            raise ConfigError.at(str(file), f"cannot be read: {error.strerror}", "check the path") from None
+            raise ConfigError.at(file, f"cannot be read: {error.strerror}", "check the path") from None
         if source.problems or not isinstance(source.value, Mapping):
             raise ConfigError(
                 source.problems or [Problem(source.place(), "must be a mapping of models", "write name: {…}")]

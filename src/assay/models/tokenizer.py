@@ -86,7 +86,7 @@ class FolderTokenizer:
         source = self._config.get("chat_template")
         if not isinstance(source, str):
             what, fix = "the tokenizer has no chat template", "leave out --apply_chat_template"
-            raise ConfigError.at(str(self.folder), what, fix)
+            raise ConfigError.at(self.folder, what, fix)
         special = {key: self._text(key) for key in ("bos_token", "eos_token")}
         values = {"messages": messages_to_plain(messages), "add_generation_prompt": add_generation_prompt, **special}
         try:

@@ -10,7 +10,9 @@ from xml.etree import ElementTree
 from assay.number_text import format_share
 from assay.report.comparison_text import DECISIONS, gate_line, gate_number
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, ShareCell, TableLine
+from assay.report.table_writers import write_markdown
 from assay.runs.comparison import Comparison, GateVerdict, decision_of
+from assay.safe_text import markdown_text
 from assay.score_keys import metric_title
 from assay.statistics.intervals import Decision
 
@@ -56,30 +58,19 @@ def headline(outcome: GateOutcome) -> str:
 def gates_markdown(outcome: GateOutcome) -> str:
     """The verdicts as Markdown, for GitHub's step summary or a comment."""
     counts = Counter(each.decision for each in outcome.verdicts)
-    lines = [
-        f"### {MARKS[outcome.decision or 'pass']} {_in_markdown(headline(outcome))}",
-        "",
-        "| | gate | row | value | bound | note |",
-        "|---|---|---|---:|---:|---|",
-    ]
+    numbers = (Column("value", align="right"), Column("bound", align="right"))
+    columns = [Column("", "decision"), Column("gate"), Column("row"), *numbers, Column("note")]
+    lines = []
     for each in outcome.verdicts:
         value, bound = ("" if n is None else gate_number(each, n) for n in (each.difference, each.bound))
-        cells = (MARKS[each.decision], f"{each.gate}", each.row, value, bound, each.reason)
-        lines.append("| " + " | ".join(map(_in_markdown, cells)) + " |")
-    lines += ["", ", ".join(f"{counts[name]} {name}" for name in MARKS if counts[name])]
-    lines += [f"\n> {_in_markdown(note)}" for note in outcome.notes]
-    return "\n".join(lines) + "\n"
-
-
-def _in_markdown(text: str) -> str:
-    """Text in a cell of a table: nothing in it ends the cell, starts a tag or a link.
-
-    >>> _in_markdown("a|b <x>\\n[c](d)")
-    'a\\\\|b &lt;x&gt; \\\\[c\\\\](d)'
-    """
-    plain = " ".join(_NOT_IN_XML.sub("�", text).split())
-    escaped = re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)
-    return escaped.replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
+        lines.append(TableLine([MARKS[each.decision], f"{each.gate}", each.row, value, bound, each.reason]))
+    parts = [
+        f"### {MARKS[outcome.decision or 'pass']} {markdown_text(headline(outcome))}",
+        write_markdown(ReportTable(columns, lines)),
+        ", ".join(f"{counts[name]} {name}" for name in MARKS if counts[name]),
+        *(f"> {markdown_text(note)}" for note in outcome.notes),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def recovery_table(comparison: Comparison) -> ReportTable:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from assay.comparison.verification import (
     DIFFER,
@@ -40,6 +40,7 @@ from assay.report.report_table import (
     CountCell,
     IntervalCell,
     NumberCell,
+    PartsCell,
     PValueCell,
     ReportTable,
     Style,
@@ -78,26 +79,122 @@ COLUMNS = ("kind", "name", "alias", "metric", "filter", "run", "depth", "higher_
 """The keys of a row in JSON and its columns in CSV, in the order that people read them."""
 
 
+def metric_of(row: ComparedRow) -> Cell:
+    return metric_cell(row, is_group=row.kind == "group")
+
+
+def interval_of(row: ComparedRow) -> Cell:
+    """The interval of a row's difference, or the reason why it has none."""
+    change = row.difference
+    if change.interval is not None:
+        return IntervalCell(*change.interval, is_signed=True, digits=4)
+    return TextCell(change.reason, "dim")
+
+
+def conclusion_of(row: ComparedRow) -> Cell:
+    """What a row says of the second run: better, worse, different, unclear, or the same."""
+    text = f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
+    return TextCell(text, VERDICT_STYLES.get(row.verdict, ""))
+
+
+def _difference_of(row: ComparedRow) -> Cell:
+    return NumberCell(row.difference.value, digits=4, is_signed=True, style=VERDICT_STYLES.get(row.verdict, ""))
+
+
+def _change_of(row: ComparedRow) -> Cell:
+    """The difference with its interval, or the reason why it has none."""
+    change = row.difference
+    reason = change.reason if change.interval is None else ""
+    return NumberCell(change.value, interval=change.interval, is_signed=True, reason=reason)
+
+
+def _counts_of(row: ComparedRow) -> Cell:
+    if row.wins is None:
+        return ""
+    counts = [CountCell(count) for count in (row.wins, row.losses, row.ties)]
+    return PartsCell(counts, keys=("better", "worse", "same"), separator=" / ")
+
+
+def _documents_of(row: ComparedRow) -> Cell:
+    """The number of documents, and of clusters that they are in."""
+    n, clusters = row.difference.n, row.difference.clusters
+    return CountCell(n, mark=f" in {format_count(clusters)}" if clusters else "")
+
+
+RowColumn = tuple[Column, Callable[[ComparedRow], Cell]]
+ROW_COLUMNS: Mapping[str, RowColumn] = {
+    "metric": (Column("Metric"), metric_of),
+    "filter": (Column("Filter"), lambda row: shown_filter(row.filter, is_group=row.kind == "group")),
+    "metric_name": (Column("Metric"), lambda row: row.metric),
+    "direction": (Column("", "direction"), lambda row: direction_arrow(row.higher_is_better)),
+    "a": (Column("a", "a", "right"), lambda row: NumberCell(row.a, digits=4)),
+    "b": (Column("b", "b", "right"), lambda row: NumberCell(row.b, digits=4)),
+    "short_a": (Column("a", align="right"), lambda row: NumberCell(row.a)),
+    "short_b": (Column("b", align="right"), lambda row: NumberCell(row.b)),
+    "difference": (Column("b − a", "difference", "right"), _difference_of),
+    "change": (Column("b − a", "difference"), _change_of),
+    "interval": (Column("", "interval"), interval_of),
+    "p": (Column("p", align="right"), lambda row: PartsCell([PValueCell(row.difference.p)], hint=row.difference.test)),
+    "p_holm": (
+        Column("p (Holm)", align="right", hint="corrected for the number of task metrics; groups are not included"),
+        lambda row: PValueCell(row.p_holm),
+    ),
+    "test": (Column("test"), lambda row: row.difference.test),
+    "counts": (
+        Column("better / worse / same", align="right", hint="documents that score better, worse, the same"),
+        _counts_of,
+    ),
+    "n": (Column("n", align="right"), _documents_of),
+    "mde": (
+        Column("detectable", align="right", hint="the smallest true difference that would be detected"),
+        lambda row: NumberCell(row.mde, digits=4),
+    ),
+    "conclusion": (Column("b is", "b_is"), conclusion_of),
+}
+"""The columns that a table of a comparison can have, each with its cell of a row."""
+SHORT = ("metric", "short_a", "short_b", "change", "conclusion", "n")
+WIDE = (
+    *("filter", "metric_name", "direction", "a", "b", "difference", "interval", "p", "p_holm", "test"),
+    *("counts", "n", "mde", "conclusion"),
+)
+IN_PYTHON = ("metric", "a", "b", "difference", "interval", "p_holm", "n", "conclusion")
+
+
+def row_columns(names: Sequence[str], titles: Mapping[str, str]) -> list[RowColumn]:
+    """The columns of these names; some with another title."""
+    chosen = [(name, *ROW_COLUMNS[name]) for name in names]
+    return [(replace(column, title=titles.get(name, column.title)), make_cell) for name, column, make_cell in chosen]
+
+
+def compared_table(
+    rows: Sequence[ComparedRow],
+    columns: Sequence[RowColumn],
+    make_name: Callable[[ComparedRow], Cell] | None = None,
+    title: str = "",
+) -> ReportTable:
+    """Rows of a comparison under columns. Without `make_name`, a name is written once for the numbers below each other."""
+    lines = []
+    for above, row in zip([None, *rows], rows, strict=False):
+        is_repeated = above is not None and (row.name, row.run) == (above.name, above.run)
+        name = make_name(row) if make_name is not None else TextCell(row.alias, is_repeated=is_repeated)
+        cells = [name, *(make_cell(row) for _, make_cell in columns)]
+        lines.append(TableLine(cells, row.depth, "bold" if row.kind == "group" else ""))
+    return ReportTable([Column("Tasks"), *(column for column, _ in columns)], lines, title)
+
+
 def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[ReportTable]:
     """For each run compared with the first a table: seven columns, or all of them."""
     level = format_share(comparison.level, 0)
-    tables = []
-    for number, run in enumerate(comparison.runs[1:], 1):
-        rows = rows_of_run(comparison, number)
-        names = ["", *(row.name for row in rows)]
-        is_repeated = [row.name == above for row, above in zip(rows, names, strict=False)]
-        make_cells = _all_cells if wide else _short_cells
-        lines = [
-            TableLine(
-                [TextCell(row.alias, is_repeated=repeated), *make_cells(row)],
-                level=row.depth,
-                style="bold" if row.kind == "group" else "",
-            )
-            for row, repeated in zip(rows, is_repeated, strict=True)
-        ]
-        title = f"a: {comparison.runs[0].label} — {comparison.runs[0].model}\nb: {run.label} — {run.model}"
-        tables.append(ReportTable(_columns(level, wide=wide), lines, title))
-    return tables
+    columns = row_columns(WIDE if wide else SHORT, {"interval": level, "change": f"b − a [{level}]"})
+    first = comparison.runs[0]
+    return [
+        compared_table(
+            rows_of_run(comparison, number),
+            columns,
+            title=f"a: {first.label} — {first.model}\nb: {run.label} — {run.model}",
+        )
+        for number, run in enumerate(comparison.runs[1:], 1)
+    ]
 
 
 def rows_of_run(comparison: Comparison, run: int) -> list[ComparedRow]:
@@ -107,123 +204,16 @@ def rows_of_run(comparison: Comparison, run: int) -> list[ComparedRow]:
     return sorted(rows, key=lambda row: (places[row.name], row.metric, row.filter))
 
 
-def _columns(level: str, *, wide: bool) -> list[Column]:
-    if not wide:
-        return [
-            Column("Tasks"),
-            Column("Metric"),
-            Column("a", align="right"),
-            Column("b", align="right"),
-            Column(f"b − a [{level}]", "difference"),
-            Column("b is", "b_is"),
-            Column("n", align="right"),
-        ]
-    return [
-        Column("Tasks"),
-        Column("Filter"),
-        Column("Metric"),
-        Column("", "direction"),
-        Column("a", align="right"),
-        Column("b", align="right"),
-        Column("b − a", "difference", align="right"),
-        Column(level, "interval"),
-        Column("p", align="right"),
-        Column("p (Holm)", align="right"),
-        Column("test"),
-        Column("better/worse/same"),
-        Column("n", align="right"),
-        Column("detectable", align="right"),
-        Column("b is", "b_is"),
-    ]
-
-
-def _short_cells(row: ComparedRow) -> list[Cell]:
-    change = row.difference
-    reason = change.reason if change.interval is None else ""
-    return [
-        metric_cell(row, is_group=row.kind == "group"),
-        NumberCell(row.a),
-        NumberCell(row.b),
-        NumberCell(change.value, interval=change.interval, is_signed=True, reason=reason),
-        conclusion_cell(row),
-        _documents(row),
-    ]
-
-
-def _all_cells(row: ComparedRow) -> list[Cell]:
-    change = row.difference
-    return [
-        shown_filter(row.filter, is_group=row.kind == "group"),
-        row.metric,
-        direction_arrow(row.higher_is_better),
-        *value_cells(row),
-        change.reason if change.interval is None else interval_of(row),
-        PValueCell(change.p),
-        PValueCell(row.p_holm),
-        change.test,
-        f"{row.wins}/{row.losses}/{row.ties}" if row.wins is not None else "",
-        _documents(row),
-        NumberCell(row.mde, digits=4),
-        conclusion_cell(row),
-    ]
-
-
-def value_cells(row: ComparedRow) -> list[Cell]:
-    """Both numbers of a row, and their difference."""
-    style = VERDICT_STYLES.get(row.verdict, "")
-    difference = NumberCell(row.difference.value, digits=4, is_signed=True, style=style)
-    return [NumberCell(row.a, digits=4), NumberCell(row.b, digits=4), difference]
-
-
-def interval_of(row: ComparedRow) -> Cell:
-    """The interval of a row's difference."""
-    return IntervalCell(row.difference.low, row.difference.high, is_signed=True, digits=4)
-
-
 def table_of_comparison(comparison: Comparison) -> ReportTable:
     """The rows of a comparison as Python shows them; with several runs, each row with the run that is compared with the first."""
     first, others = comparison.runs[0], comparison.runs[1:]
     title = f"a: {first.label}, {first.model}; " + "; ".join(f"b: {run.label}, {run.model}" for run in others)
-    columns = [
-        Column("Task"),
-        *([Column("Run")] if len(others) > 1 else []),
-        Column("Metric"),
-        Column("a", align="right"),
-        Column("b", align="right"),
-        Column("b − a", "difference", align="right"),
-        Column(format_share(comparison.level, 0), "interval", align="right"),
-        Column("p (Holm)", align="right"),
-        Column("n", align="right"),
-        Column("b is", "b_is"),
-    ]
-    lines = []
+    columns = row_columns(IN_PYTHON, {"interval": format_share(comparison.level, 0)})
+    if len(others) > 1:
+        columns.insert(0, (Column("Run"), lambda row: others[row.run - 1].label))
     rows = [row for run in range(1, len(comparison.runs)) for row in rows_of_run(comparison, run)]
-    for above, row in zip([None, *rows], rows, strict=False):
-        is_repeated = above is not None and (row.name, row.run) == (above.name, above.run)
-        cells = [
-            TextCell(row.alias, is_repeated=is_repeated),
-            *([others[row.run - 1].label] if len(others) > 1 else []),
-            metric_cell(row, is_group=row.kind == "group"),
-            *value_cells(row),
-            interval_of(row),
-            PValueCell(row.p_holm),
-            CountCell(row.difference.n),
-            conclusion_cell(row),
-        ]
-        lines.append(TableLine(cells, row.depth, "bold" if row.kind == "group" else ""))
-    return shorten_table(ReportTable(columns, lines, title, comparison.notes))
-
-
-def _documents(row: ComparedRow) -> Cell:
-    """The number of documents, and of clusters that they are in."""
-    n, clusters = row.difference.n, row.difference.clusters
-    return CountCell(n) if not clusters else f"{format_count(n)} in {format_count(clusters)}"
-
-
-def conclusion_cell(row: ComparedRow) -> TextCell:
-    """What a row says of the second run: better, worse, different, unclear, or the same."""
-    text = f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
-    return TextCell(text, VERDICT_STYLES.get(row.verdict, ""))
+    table = compared_table(rows, columns, title=title)
+    return shorten_table(replace(table, notes=comparison.notes))
 
 
 def attribution_lines(comparison: Comparison) -> list[str]:

@@ -120,14 +120,14 @@ def open_with_results(folder: Path) -> Run:
     run = Run.open(folder)
     if run.is_running:
         fix = "wait until it is finished"
-        raise RunError.at(str(folder), "the run is still in progress", fix)
+        raise RunError.at(folder, "the run is still in progress", fix)
     if run.results.is_empty and run.status in CUT_OFF:
         what = f"the run was {run.status} before its end and has no results yet"
         fix = "repeat its command with the same --output_path: it goes on where it ended, and then has results"
-        raise RunError.at(str(folder), what, fix)
+        raise RunError.at(folder, what, fix)
     if run.results.is_empty:
         fix = "give the folder that was the --output_path of `assay run`"
-        raise RunError.at(str(folder), "the folder holds no finished run", fix)
+        raise RunError.at(folder, "the folder holds no finished run", fix)
     return run
 
 

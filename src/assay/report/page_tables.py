@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from assay.number_text import format_decimal, format_end, format_share
 from assay.report.cell_text import error_factor
 from assay.report.charts import Point, draw_bar
-from assay.report.comparison_text import conclusion_cell, interval_of, rows_of_run, value_cells
+from assay.report.comparison_text import compared_table, row_columns, rows_of_run
 from assay.report.document import Slice
 from assay.report.report_table import (
     Cell,
@@ -15,7 +15,6 @@ from assay.report.report_table import (
     NumberCell,
     PartsCell,
     ProgressCell,
-    PValueCell,
     ReportTable,
     Style,
     TableLine,
@@ -34,8 +33,7 @@ NUMBER_COLUMNS = (
     Column("n", align="right"),
 )
 SHORT_COLUMNS = (Column("Value", align="right"), Column("95 %", "interval"), Column("n", align="right"))
-MAX_REASON = 30
-"""Characters of the reason why a difference has no interval; a pointer shows all."""
+IN_PAGES = ("metric", "a", "b", "difference", "interval", "p", "p_holm", "counts", "n", "mde", "conclusion")
 
 
 def alias_cell(line: ResultLine | ComparedRow) -> Cell:
@@ -159,45 +157,12 @@ def comparison_page_table(
     comparison: Comparison, run: int, make_name: Callable[[ComparedRow], Cell] = alias_cell
 ) -> ReportTable:
     """The differences of a run to the first: groups with their members below them, then the other tasks."""
-    columns = [
-        Column("Task"),
-        Column("Metric"),
-        Column(comparison.runs[0].label, "a", align="right"),
-        Column(comparison.runs[run].label, "b", align="right"),
-        Column("difference", align="right"),
-        Column(format_share(comparison.level, 0), "interval"),
-        Column("p", align="right"),
-        Column(
-            "p (Holm), tasks", align="right", hint="corrected for the number of task metrics; groups are not included"
-        ),
-        Column("better / worse / same", align="right", hint="documents that score better, worse, the same"),
-        Column("n", align="right"),
-        Column("detectable", align="right", hint="the smallest true difference that would be detected"),
-        Column("conclusion", hint="of the second run: better, worse, different, unclear, or the same"),
-    ]
-    lines = [
-        TableLine([make_name(row), *_compared_cells(row)], row.depth, "bold" if row.kind == "group" else "")
-        for row in rows_of_run(comparison, run)
-    ]
-    return ReportTable(columns, lines)
-
-
-def _compared_cells(row: ComparedRow) -> list[Cell]:
-    change = row.difference
-    no_interval = PartsCell([TextCell(_cut(change.reason), "dim")], hint=change.reason)
-    counts = [CountCell(count) for count in (row.wins, row.losses, row.ties)]
-    return [
-        metric_cell(row, is_group=row.kind == "group"),
-        *value_cells(row),
-        interval_of(row) if change.interval is not None else no_interval,
-        PartsCell([PValueCell(change.p)], hint=change.test),
-        PValueCell(row.p_holm) if row.kind == "task" else "",
-        "" if row.wins is None else PartsCell(counts, keys=("better", "worse", "same"), separator=" / "),
-        CountCell(change.n),
-        "" if row.mde is None else NumberCell(row.mde, digits=4),
-        conclusion_cell(row),
-    ]
-
-
-def _cut(reason: str) -> str:
-    return reason if len(reason) <= MAX_REASON else f"{reason[:MAX_REASON]}…"
+    titles = {
+        "a": comparison.runs[0].label,
+        "b": comparison.runs[run].label,
+        "difference": "difference",
+        "interval": format_share(comparison.level, 0),
+        "p_holm": "p (Holm), tasks",
+        "conclusion": "conclusion",
+    }
+    return compared_table(rows_of_run(comparison, run), row_columns(IN_PAGES, titles), make_name)

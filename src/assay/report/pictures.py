@@ -167,7 +167,7 @@ def _numbers(runs: Sequence[Run], options: PlotOptions) -> list[Number]:
         what = f"no number of a metric named {options.metric!r}" + (" in these tasks" if options.tasks else "")
         raise ConfigError.at("metric", what, did_you_mean(options.metric, known))
     if not numbers:
-        raise ConfigError.at(str(runs[0].path), "has no number to draw", "name another run")
+        raise ConfigError.at(runs[0].path, "has no number to draw", "name another run")
     return numbers
 
 
@@ -181,7 +181,7 @@ def _lines(run: Run, patterns: Sequence[str]) -> list[ResultLine]:
         if not any(fnmatchcase(name, pattern) for line in lines for name in line.path):
             names = [line.name for line in lines]
             fix = did_you_mean(pattern, names) if nearest(pattern, names, count=1) else f"it has {some(names)}"
-            raise ConfigError.at(str(run.path), f"no task or group named {pattern!r}", fix)
+            raise ConfigError.at(run.path, f"no task or group named {pattern!r}", fix)
     return chosen
 
 
@@ -255,7 +255,7 @@ def _over_time(runs: Sequence[Run], options: PlotOptions) -> Chart:
         if place is None:
             what = "has no step in its name or in that of its model" if by_step else "has no date"
             fix = "name it step-100, say, or place runs by date" if by_step else "place runs by step"
-            raise ConfigError.at(str(each.path), what, fix)
+            raise ConfigError.at(each.path, what, fix)
     known = [float(place or 0.0) for place in places]
     numbers = _numbers(runs, options)
     if not options.tasks:  # without a choice, what is not a member of a group: the numbers that people watch
@@ -341,7 +341,7 @@ def _reliability(runs: Sequence[Run], options: PlotOptions) -> Chart:
     if not panels:
         what = "has no reliability curve: no chosen task has the metric ece"
         fix = "add `- metric: ece` to a multiple-choice task; `assay score` adds it to a run without a model"
-        raise ConfigError.at(str(runs[0].path), what, fix)
+        raise ConfigError.at(runs[0].path, what, fix)
     _refuse_many(panels)
     drawn = [
         reliability_panel(_curve_title(runs, task, metric, series), series) for (task, metric), series in panels.items()
@@ -386,7 +386,7 @@ def _pass_at_k(runs: Sequence[Run], options: PlotOptions) -> Chart:
     if not panels:
         what = "has no scores of repeats" + (f" for {options.metric!r}" if options.metric else "")
         fix = "ask each question more than once: `repeats: 8` in the task, or --repeats 8, with a metric of 0 or 1"
-        raise ConfigError.at(str(runs[0].path), what, fix)
+        raise ConfigError.at(runs[0].path, what, fix)
     _refuse_many(panels)
     drawn = [
         Panel(f"{task}: {_key_text(key)}", "pass@k (share of 1), 95 % interval", series,

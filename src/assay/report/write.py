@@ -420,5 +420,5 @@ def format_of_file(path: Path) -> str:
     ending = path.suffix.lower().removeprefix(".")
     if ending and ending not in FILE_TYPES:
         what, fix = f"unsupported report format '.{ending}'", f"use .{', .'.join(FILE_TYPES)}, or give --format"
-        raise ConfigError.at(str(path), what, fix)
+        raise ConfigError.at(path, what, fix)
     return ending or "html"

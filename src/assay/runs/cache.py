@@ -46,7 +46,7 @@ class Cache:
             self._file = _opened(folder / FILE, "normal", _TABLE)
         except (OSError, sqlite3.Error) as error:
             fix = "name a folder that can be written, on a disk of this machine"
-            raise CacheError.at(str(folder), f"the cache cannot be opened: {error}", fix) from None
+            raise CacheError.at(folder, f"the cache cannot be opened: {error}", fix) from None
         self._new: list[tuple[bytes, str, bytes, float, float]] = []
         self._flushed = time.monotonic()
         self._used: list[tuple[float, bytes]] = []

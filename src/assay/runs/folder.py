@@ -299,7 +299,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
             make_folder(path)
             known = None
         elif known is None and not _has_journal(path) and any(not _is_ours(entry) for entry in path.iterdir()):
-            raise RunError.at(str(path), "the folder contains other files and no run", "choose a new folder")
+            raise RunError.at(path, "the folder contains other files and no run", "choose a new folder")
         _refuse_foreign_journal(path, known or {})
         held = Lease(path)
         was_cut_off = known is not None and known.get("status") in CUT_OFF
@@ -320,7 +320,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
         return RunFolder(path, spec, held, responses, manifest, resumed=known is not None)
     except OSError as error:
         what = f"the folder of the run cannot be written: {error.strerror or error}"
-        raise RunError.at(str(path), what, "choose another --output_path") from error
+        raise RunError.at(path, what, "choose another --output_path") from error
 
 
 def _refuse_foreign_journal(path: Path, manifest: JSONObject) -> None:
@@ -329,7 +329,7 @@ def _refuse_foreign_journal(path: Path, manifest: JSONObject) -> None:
     theirs = (read_header(path / JOURNAL) or {}).get("spec_digest") if mine else mine
     if theirs not in (None, mine):
         fix = "restore the journal of this run; or remove it, and the requests are sent again"
-        raise RunError.at(str(path / JOURNAL), "the responses are those of another run", fix)
+        raise RunError.at(path / JOURNAL, "the responses are those of another run", fix)
 
 
 def _has_journal(path: Path) -> bool:
@@ -456,7 +456,7 @@ def _read_checked(path: Path, decode: Callable[[JSONDict], T], checksum: str, fi
         what = f"it is not JSON ({error})"
     except ValueError as error:
         what = str(error)
-    raise RunError.at(str(path), f"the file is damaged: {what}", fix)
+    raise RunError.at(path, f"the file is damaged: {what}", fix)
 
 
 def write_json(path: Path, value: JSONObject) -> None:
@@ -556,7 +556,7 @@ def refuse_links_outside(folder: Path) -> None:
     """Refuse a run with files outside of its folder."""
     links = links_outside(folder)
     if links:
-        raise RunError.at(str(folder / links[0]), LINK_OUTSIDE, "put the file itself there")
+        raise RunError.at(folder / links[0], LINK_OUTSIDE, "put the file itself there")
 
 
 def scorings(folder: Path) -> list[Path]:

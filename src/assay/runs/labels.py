@@ -129,7 +129,7 @@ def append_labels(folder: Path, labels: Sequence[PersonLabel]) -> None:
             os.close(handle)
     except OSError as error:
         what = f"labels cannot be written: {error.strerror or error}"
-        raise RunError.at(str(path), what, "make the folder of the run writable") from None
+        raise RunError.at(path, what, "make the folder of the run writable") from None
 
 
 def _encode(label: PersonLabel) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from assay.number_text import time_left_text
 from assay.records import AnyJSON, JSONObject, json_number, mapping
 from assay.redaction import redacted_text
-from assay.results import Estimate, GroupEntry, Results, Row, TaskEntry, tree_paths
+from assay.results import Estimate, GroupEntry, Results, Row, TaskEntry, names_below, tree_paths
 from assay.runs.live import read_progress
 
 
@@ -128,7 +128,11 @@ class LiveProgress:
     def _line(self, path: tuple[str, ...], members: Mapping[str, Sequence[str]]) -> ResultLine:
         name, broken = path[-1], mapping(self.record.get("broken"))
         if name in members:
-            below = [mapping(self.tasks.get(each)) for each in _tasks_below(name, members) if each in self.tasks]
+            below = [
+                mapping(self.tasks.get(each))
+                for each in names_below(members, [name]) - {*members}
+                if each in self.tasks
+            ]
             alias = str(mapping(self.record.get("aliases")).get(name) or name)
             size, done = (sum(_whole(each.get(key)) for each in below) for key in ("size", "documents"))
             return ResultLine(path, alias, True, (), None, "", size, done=done)
@@ -177,17 +181,6 @@ def _provisional(owner: str, written: JSONObject) -> Row:
         estimate,
         higher_is_better=better if isinstance(better, bool) else None,
     )
-
-
-def _tasks_below(name: str, members: Mapping[str, Sequence[str]]) -> set[str]:
-    """The tasks in a group and in those inside of it."""
-    names, waiting = set[str](), [name]
-    while waiting:
-        for each in members.get(waiting.pop(), ()):
-            if each not in names:
-                names.add(each)
-                waiting.append(each)
-    return names - {*members}
 
 
 def _whole(value: AnyJSON) -> int:

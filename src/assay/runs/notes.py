@@ -54,5 +54,5 @@ def write_notes(folder: Path, tags: Iterable[str], note: str) -> Notes:
         write_json(folder / NOTES, {"tags": list(kept), "note": note})
     except OSError as error:
         what = f"notes cannot be written: {error.strerror or error}"
-        raise RunError.at(str(folder / NOTES), what, "make the folder of the run writable") from None
+        raise RunError.at(folder / NOTES, what, "make the folder of the run writable") from None
     return Notes(kept, note)

@@ -182,7 +182,7 @@ class Run:
         if not self.has_finished:
             what = f"the run has not finished (status: {self.manifest.get('status', 'unknown')})"
             fix = "wait until it has" if self.is_running else "resume it with the same command"
-            raise RunError.at(str(self.path), what, fix)
+            raise RunError.at(self.path, what, fix)
         return self
 
     def without_labels(self) -> "Run":
@@ -415,7 +415,7 @@ class Run:
         """Return the sample files by task, in the order of the results; a RunError where one is lost."""
         for task in self.lost_samples:
             fix = "restore them, or repeat the command of the run: it sends no request twice, and rewrites its samples"
-            raise RunError.at(str(self.path), f"the samples of {task!r} are missing", fix)
+            raise RunError.at(self.path, f"the samples of {task!r} are missing", fix)
         files = {task: self.sample_file(task) for task in self.scored_tasks}
         return {task: file for task, file in files.items() if file is not None}
 
@@ -434,10 +434,10 @@ class Run:
         file = self.sample_file(task)
         if file is None:
             what = f"no samples of a task named {task!r}"
-            raise RunError.at(str(self.path), what, did_you_mean(task, self.tasks))
+            raise RunError.at(self.path, what, did_you_mean(task, self.tasks))
         known = file.names
         for unknown in (name for name in columns or () if name not in known):
-            raise RunError.at(str(file.path), f"no column {unknown!r}", did_you_mean(unknown, known))
+            raise RunError.at(file.path, f"no column {unknown!r}", did_you_mean(unknown, known))
         chosen = known if columns is None else columns
         return (table.select([name for name in chosen if name in table.column_names]) for table in file.tables())
 

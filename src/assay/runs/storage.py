@@ -428,7 +428,7 @@ def push(folder: Path, url: str, *, force: bool = False) -> int:
 
 def _push(storage: Storage, folder: Path, force: bool) -> int:
     if is_held(folder):
-        raise RunError.at(str(folder), "the run is in progress", "wait for its end")
+        raise RunError.at(folder, "the run is in progress", "wait for its end")
     there, known = storage.listing(), _read_synced(folder)
     if not force and any(name != INDEX and known.get(name) != token for name, token in there.items()):
         what = "another run is there, or another copy of this one was uploaded since"

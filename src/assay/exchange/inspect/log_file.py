@@ -63,14 +63,14 @@ def read_log(path: Path) -> InspectLog:
                     what = (
                         "the evaluation has not finished" if "_journal/start.json" in names else "is not an Inspect log"
                     )
-                    raise RunError.at(str(path), what, FIX)
+                    raise RunError.at(path, what, FIX)
                 header = _parsed(path, member(file, "header.json"))
                 has = "reductions.json" in names
                 reductions = orjson.loads(finite(member(file, "reductions.json"))) if has else []
     except (zipfile.BadZipFile, UnicodeError):  # a damaged list of its files
-        raise RunError.at(str(path), "is not an Inspect log", FIX) from None
+        raise RunError.at(path, "is not an Inspect log", FIX) from None
     if not isinstance(header.get("eval"), dict) or not header["eval"].get("task"):
-        raise RunError.at(str(path), "is not an Inspect log", FIX)
+        raise RunError.at(path, "is not an Inspect log", FIX)
     return InspectLog(path, header, reductions)
 
 
@@ -141,9 +141,9 @@ def _parsed(path: Path, data: bytes) -> JSONDict:
     try:
         parsed = orjson.loads(finite(data))
     except ValueError as error:
-        raise RunError.at(str(path), f"invalid JSON: {error}", FIX) from None
+        raise RunError.at(path, f"invalid JSON: {error}", FIX) from None
     if not isinstance(parsed, dict):
-        raise RunError.at(str(path), "is not an Inspect log", FIX)
+        raise RunError.at(path, "is not an Inspect log", FIX)
     return parsed
 
 

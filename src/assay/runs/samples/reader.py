@@ -271,7 +271,7 @@ class SampleFile:
 
     def _damaged(self, what: str) -> RunError:
         fix = "repeat the command of the run: it sends no request twice, and rewrites its samples"
-        return RunError.at(str(self.path), f"the samples cannot be read: {what}", fix)
+        return RunError.at(self.path, f"the samples cannot be read: {what}", fix)
 
 
 def _opened(path: Path, checksum: str, metadata: FileMetadata = None) -> ParquetFile:
