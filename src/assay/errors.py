@@ -10,6 +10,7 @@ from assay.similar import nearest as nearest
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -90,13 +91,23 @@ def collect(problems: list[Problem], check: Callable[P, T], *args: P.args, **kwa
         return None
 
 
-def run_checks(*checks: Callable[[], object]) -> None:
-    """Run all checks, and refuse at once what they find: none of them hides another's."""
+def check_each(check: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+    """Return what a check returns for each item. What it refuses is raised at once: none of the items hides another's."""
     problems: list[Problem] = []
-    for check in checks:
-        collect(problems, check)
+    results: list[T] = []
+    for item in items:
+        try:
+            results.append(check(item))
+        except ConfigError as error:
+            problems += error.problems
     if problems:
         raise ConfigError(problems)
+    return results
+
+
+def run_checks(*checks: Callable[[], object]) -> None:
+    """Run all checks, and refuse at once what they find."""
+    check_each(lambda check: check(), checks)
 
 
 def uncheckable(file: str, reason: str) -> Problem:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, nearest
+from assay.errors import AssayError, ConfigError, Place, Problem, check_each, did_you_mean, nearest
 from assay.records import Params, UserFunction, UserValue
 from assay.redaction import redacted
 from assay.user_code import MOST_WORDS, user_code, words
@@ -376,18 +376,8 @@ def load_plugins(named: Iterable[str]) -> list[Path]:
 
     A file is executed again only if it has changed, so a run may name what the command line has already loaded.
     """
-    files: list[Path] = []
-    problems: list[Problem] = []
-    for each in named:
-        try:
-            module = _plugin_file(Path(each)) if is_plugin_file(each) else _plugin_module(each)
-        except ConfigError as error:
-            problems += error.problems
-        else:
-            files += [Path(module.__file__)] if module.__file__ else []
-    if problems:
-        raise ConfigError(problems)
-    return files
+    modules = check_each(lambda name: _plugin_file(Path(name)) if is_plugin_file(name) else _plugin_module(name), named)
+    return [Path(module.__file__) for module in modules if module.__file__]
 
 
 def is_plugin_file(named: str) -> bool:

@@ -10,7 +10,7 @@ from assay.comparison.gate_text import FIX_VALUE, GATE, Gate, parse_gate
 from assay.comparison.gates import Measured, decide
 from assay.comparison.packs import open_run
 from assay.comparison.run_gates import RunNumbers, decide_count, measure_value
-from assay.errors import ConfigError, Problem, some
+from assay.errors import ConfigError, check_each, some
 from assay.runs.comparison import GateVerdict, decision_of
 from assay.runs.results import failure_lines
 from assay.runs.run import COMPLETE, Run
@@ -43,16 +43,7 @@ class GateReport:
 
 def parse_gates(written: Sequence[str]) -> list[Gate]:
     """The gates of a command, every problem at once."""
-    gates: list[Gate] = []
-    problems: list[Problem] = []
-    for each in written:
-        try:
-            gates.append(parse_gate(each, GATE, FIX_VALUE, plain="value"))
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    return gates
+    return check_each(lambda gate: parse_gate(gate, GATE, FIX_VALUE, plain="value"), written)
 
 
 def needs_baseline(gates: Sequence[Gate], baseline: str | Path | None) -> None:

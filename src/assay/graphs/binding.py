@@ -11,7 +11,7 @@ from types import ModuleType, UnionType
 from typing import Any
 
 from assay.config.braces import Braces
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, collect
 from assay.graphs import likelihood_nodes, nodes
 from assay.graphs.agents import AgentNode, UserNode
 from assay.graphs.history import ChatMessage, History
@@ -75,11 +75,9 @@ class GraphBinder:
         """The graph; whatever is wrong with its names is raised, all of it together."""
         nodes: dict[str, GraphNode] = {}
         for name, node in self.file.nodes.items():
-            if node.node_state == "active":
-                try:
-                    nodes[name] = self._node(name, node)
-                except ConfigError as error:
-                    self.problems += error.problems
+            bound = collect(self.problems, self._node, name, node) if node.node_state == "active" else None
+            if bound is not None:
+                nodes[name] = bound
         ways = {name: self._way(name) for name in (*self.file.nodes, START)}
         if self.problems:
             raise ConfigError(self.problems)
@@ -101,10 +99,8 @@ class GraphBinder:
                 always.append(str(edge.target))
                 continue
             place = self.file.place("graph_config", "edges", number, "condition")
-            try:
-                condition = self.function(edge.condition, place, ("state",))
-            except ConfigError as error:
-                self.problems += error.problems
+            condition = collect(self.problems, self.function, edge.condition, place, ("state",))
+            if condition is None:
                 continue
             paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
             ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.dialect import dialect_of
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import AgentSpec, Record, SchemaField, SinkConfig, SubgraphSpec, Value
@@ -212,11 +212,8 @@ def load_metrics(graph: GraphFile, helpers: Helpers, folder: str | None) -> list
     former. A file of the latter that cannot be loaded is reported, as SyGra does, and the metrics of the others are there."""
     problems: list[Problem] = []
     for number, name in enumerate(graph.config.imports):
-        try:
-            written = graph.fields["imports"]
-            helpers.dotted(name, folder, graph.place("imports", *([number] if isinstance(written, list) else [])))
-        except ConfigError as error:
-            problems += error.problems
+        place = graph.place("imports", *([number] if isinstance(graph.fields["imports"], list) else []))
+        collect(problems, helpers.dotted, name, folder, place)
     around = clone_around(Path(folder).resolve()) if folder is not None else None
     tops = [top for top in dict.fromkeys((around, Path.cwd())) if top is not None]
     for file in [file for top in tops for file in sorted((top / METRICS).glob("*_metrics/[!_]*.py"))]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from assay.catalog.functions import declared_metrics, static_signature
 from assay.dialect import OURS
-from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
+from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
 from assay.graphs.binding import GraphBinder, find_tools, tool_spec
 from assay.graphs.collate import LACKING
 from assay.graphs.models import UNDER_TEST, GraphModels
-from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
+from assay.graphs.output import Estimated, Finish, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
 from assay.graphs.scores import (
     GraphScores,
@@ -55,15 +55,8 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     sources = GraphSources(settings, helpers)
     binder = GraphBinder(file, models, helpers, folder, read, sources.column)
     problems: list[Problem] = []
-    graph = processors = None
-    try:
-        graph = binder.bind(_finish_for(file, make_finish(file, helpers, folder), settings))
-    except ConfigError as error:
-        problems += error.problems
-    try:
-        processors = make_processors(file, helpers, folder)
-    except ConfigError as error:
-        problems += error.problems
+    graph = collect(problems, lambda: binder.bind(_finish_for(file, make_finish(file, helpers, folder), settings)))
+    processors = collect(problems, make_processors, file, helpers, folder)
     fields = unit_fields(file, helpers, folder, problems)
     problems += sources.missing_files(file, folder)
     if problems:  # what its source says is looked at all the same
@@ -357,22 +350,17 @@ def _unseen(name: str, folder: str | None, place: Place, tools: Collection[str])
     return stand_in
 
 
-def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, folder: str | None) -> Iterator[Problem]:
+def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, folder: str | None) -> list[Problem]:
     """The problems of nodes, edges and outputs. Models are of the run."""
+    problems: list[Problem] = []
     if helpers.definition is None and any(isinstance(node, SubgraphSpec) for node in file.nodes.values()):
-        return
+        return problems
     read = helpers.definition or _no_subgraph
     whole = replace(settings, graphs=replace(settings.graphs, whole=True))
     models = GraphModels(file, whole, helpers, folder)
-    makers: list[Callable[[], UserValue]] = [
-        lambda: make_finish(file, helpers, folder),
-        lambda: GraphBinder(file, models, helpers, folder, read, lambda *_: ()).bind(),
-    ]
-    for make in makers:
-        try:
-            make()
-        except ConfigError as error:
-            yield from error.problems
+    collect(problems, make_finish, file, helpers, folder)
+    collect(problems, GraphBinder(file, models, helpers, folder, read, lambda *_: ()).bind)
+    return problems
 
 
 def _no_subgraph(name: str, place: Place) -> GraphFile:
@@ -392,12 +380,8 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
 
     looked = replace(helpers, dotted=dotted)
     sources = GraphSources(Settings(), looked)
-    problems = list(_binding_problems(file, Settings(), looked, folder))
-    processors: list[Processor] = []
-    try:
-        processors = make_processors(file, looked, folder)
-    except ConfigError as error:
-        problems += error.problems
+    problems = _binding_problems(file, Settings(), looked, folder)
+    processors = collect(problems, make_processors, file, looked, folder) or []
     fields = unit_fields(file, looked, folder, problems)
     hidden = _has_unseen_functions(file, folder, find_dotted, problems)
     if not problems and not hidden and not scored_columns(file, fields, processors) and not processors:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest, some
 from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator
-from assay.groups.group import Group, StandardGroup, TaskT, kind_in_words
+from assay.groups.group import Group, StandardGroup, TaskT, aggregator_problem
 from assay.groups.rows import REMEDY, MemberSelection, filters_asked, member_names
 from assay.groups.rows import check as check_filter
 from assay.records import Function, UserValue
@@ -44,12 +44,9 @@ def group_problems(group: Group[TaskT], resolve: Resolve, known: Known) -> list[
     place = partial(place_in, group, "aggregate_metric_list")
     aggregators = AggregatorFactory.of_entries(config, place, problems)
     own = group.aggregator if group.has_own_aggregator else None
-    if own is not None and not isinstance(own, Aggregator):  # a user's class need not go through the setter
-        what = f"its aggregator must be an instance of a subclass of assay.Aggregator, got {kind_in_words(own)}"
-        return [
-            *problems,
-            Problem(Place(f"group {group.name!r}"), what, "set an instance: `MyAggregator(group.config)`"),
-        ]
+    wrong = aggregator_problem(group.name, own) if own is not None else None
+    if wrong is not None:  # a user's class need not go through the setter
+        return [*problems, wrong]
     if isinstance(group.config.type, Function):  # a class that is not loaded may set any
         return problems
     if group.config.rules.missing == "error":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
 
 from assay.config.fields import Fields
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.errors import ConfigError
+from assay.errors import ConfigError, Place, Problem
 from assay.groups.task_results import Members, TaskResults, add_rows, known_floats, user_rows
 from assay.records import Function
 from assay.score_keys import ScoreKey
@@ -87,14 +87,9 @@ class Group(ABC, Generic[TaskT]):
 
     @aggregator.setter
     def aggregator(self, aggregator: "Aggregator") -> None:
-        from assay.groups.aggregators import Aggregator  # aggregators know groups
-
-        if not isinstance(aggregator, Aggregator):
-            what = (
-                f"the aggregator must be an instance of a subclass of assay.Aggregator, got {kind_in_words(aggregator)}"
-            )
-            fix = "write `group.aggregator = MyAggregator(group.config)`, or CustomAggregator(group.config, function)"
-            raise ConfigError.at(f"group {self.name!r}", what, fix)
+        problem = aggregator_problem(self.name, aggregator)
+        if problem is not None:
+            raise ConfigError([problem])
         self._aggregator = aggregator
 
     @property
@@ -291,12 +286,18 @@ class TagGroup(StandardGroup[TaskT]):
         child.add_tag(self.name)
 
 
-def kind_in_words(value: object) -> str:
-    """What a value is that should have been an aggregator: a class where an instance is needed, or another value."""
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    written = repr(value)
-    return written if len(written) <= MOST_WRITTEN else f"a value of type {type(value).__name__!r}"
+def aggregator_problem(group: str, value: object) -> Problem | None:
+    """The problem of what a user set as a group's aggregator, where it is none."""
+    from assay.groups.aggregators import Aggregator  # aggregators know groups
+
+    if isinstance(value, Aggregator):
+        return None
+    written = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+    if len(written) > MOST_WRITTEN:
+        written = f"a value of type {type(value).__name__!r}"
+    what = f"the aggregator must be an instance of a subclass of assay.Aggregator, got {written}"
+    fix = "write `group.aggregator = MyAggregator(group.config)`, or CustomAggregator(group.config, function)"
+    return Problem(Place(f"group {group!r}"), what, fix)
 
 
 def group_type(written: str | Function | type) -> type[StandardGroup[Any]] | None:

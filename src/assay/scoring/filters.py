@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import Any
 
 from assay.config.task import FilterConfig, FilterStep
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, check_each, did_you_mean
 from assay.records import Answer, Document, Params, UserFunction, UserValue, plain
 from assay.registry import AWAITED, Registry, accepted, must_be_callable, refused, typed_by_default
 
@@ -408,15 +408,7 @@ def build_pipeline(
     config: FilterConfig, place: Callable[..., Place], more: Mapping[str, UserFunction] | None = None
 ) -> Pipeline:
     """The pipeline a task describes. `more` are filters that helper code has registered; `place(step, key)` is for errors."""
-    steps: list[tuple[Step | None, Batch | None]] = []
-    problems: list[Problem] = []
-    for number, step in enumerate(config.filter):
-        try:
-            steps.append(_step(step, number, place, more or {}))
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(problems)
+    steps = check_each(lambda step: _step(step[1], step[0], place, more or {}), enumerate(config.filter))
     single = bool(config.filter) and config.filter[-1].function == "take_first"
     only_takes_first = single and len(config.filter) == 1
     return Pipeline(config.name, tuple(steps), single, _selection(config), only_takes_first)

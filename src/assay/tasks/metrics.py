@@ -9,7 +9,7 @@ from typing import NamedTuple, Never
 from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig, NamedMetric
 from assay.dialect import OURS, Dialect
-from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, library_problem
+from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
 from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, names_only
@@ -78,14 +78,9 @@ class MetricBinder:
         """
         if configs is None:
             return [] if processed else [self._default(name) for name in DEFAULTS[self.output_type]]
-        bound: list[Metric] = []
-        problems: list[Problem] = []
-        for number, config in enumerate(configs):
-            metric = collect(problems, self._metric, config, number, processed=processed)
-            bound += [metric] if metric is not None else []
-        if problems:
-            raise ConfigError(problems)
-        return _distinct(bound)
+        return _distinct(
+            check_each(lambda entry: self._metric(entry[1], entry[0], processed=processed), enumerate(configs))
+        )
 
     def _default(self, name: str) -> Metric:
         declared = METRICS[name]
