@@ -35,6 +35,15 @@ def shorten(text: str, most: int = MAX_TEXT) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters more …]\n{text[-half:]}"
 
 
+def cut(text: str, most: int) -> str:
+    """The text; of a long one its beginning, with a sign that there is more.
+
+    >>> cut("abcdef", 6), cut("abcdefg", 6)
+    ('abcdef', 'abcde…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def markdown_text(text: str) -> str:
     r"""The text within a line of markdown: markup, HTML, mentions and newlines are escaped.
 

@@ -11,6 +11,7 @@ from assay.config.fields import Fields
 from assay.config.option import YAMLValue
 from assay.dialect import OURS
 from assay.records import Failed
+from assay.safe_text import cut
 from assay.samples.data import FILE_READERS, find_files
 from assay.samples.rows import DataError
 from assay.user_code import call_user_code
@@ -55,7 +56,7 @@ def _title(fields: Fields, row: "ListedName") -> str:
     described = fields.get("description")
     text = alias if isinstance(alias, str) else described if isinstance(described, str) else ""
     line = text.strip().partition("\n")[0]
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    return cut(line, LONGEST)
 
 
 def _documents(fields: Fields, folder: str) -> str:

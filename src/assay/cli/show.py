@@ -19,6 +19,7 @@ from assay.models.load import token_counter
 from assay.records import JSON, Call, Failed, Sample, arguments
 from assay.redaction import redacted, written_arguments
 from assay.report.report_table import text_table
+from assay.safe_text import cut
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
 from assay.tasks.validate import unchecked_parameters
@@ -252,8 +253,7 @@ def _without_secrets(fields: Fields, key: str) -> JSON:
 
 def _short(value: YAMLValue) -> str:
     text = value if isinstance(value, str) else str(plain(value))
-    text = text.replace("\n", "⏎")
-    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+    return cut(text.replace("\n", "⏎"), WIDTH)
 
 
 def write_out(run: "PreparedRun") -> None:

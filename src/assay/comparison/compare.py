@@ -40,6 +40,7 @@ from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.turns import shown_prompt
 from assay.runs.storage import short_names
+from assay.safe_text import cut
 from assay.statistics.paired import holm
 
 
@@ -397,4 +398,4 @@ def _packages(run: Run) -> Mapping[str, str]:
 
 def _short(value: AnyJSON) -> str:
     text = value if isinstance(value, str) else "–" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return cut(text, 80)

@@ -51,6 +51,7 @@ from assay.report.table import metric_cell, shorten_table
 from assay.report.table_writers import csv_text, write_markdown
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.runs.results import tasks_text
+from assay.safe_text import cut
 from assay.score_keys import shown_filter
 
 VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
@@ -246,8 +247,7 @@ def flip_lines(flips: Sequence[Flip]) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    plain = text.replace("\n", "⏎")
-    return plain if len(plain) <= 160 else plain[:159] + "…"
+    return cut(text.replace("\n", "⏎"), 160)
 
 
 def comparison_summary(comparison: Comparison) -> str:

@@ -167,24 +167,24 @@ def fitted(text: str, width: float, size: float = 12.0) -> str:
     return _without_middle(plain, kept)
 
 
-def fitted_names(names: Sequence[str], width: float, size: float = 12.0) -> list[str]:
+def fitted_names(names: Sequence[str], width: float) -> list[str]:
     """Names on one line each that stay different: where the middle tells them apart, an end that all share is left out.
 
     >>> fitted_names(["suite_of_long_names_01_with_parts", "suite_of_long_names_02_with_parts"], 110)
     ['suite_o…es_01…', 'suite_o…es_02…']
     """
     plain = [" ".join(visible(name).split()) for name in names]
-    shown = [fitted(name, width, size) for name in plain]
+    shown = [fitted(name, width) for name in plain]
     different = len(set(plain))
     if len(set(shown)) == different or different < 2:
         return shown
     end = len(os.path.commonprefix([name[::-1] for name in plain]))  # noqa: RUF071  # letters, not folders
     cut = [f"{name[: len(name) - end]}…" if end > 3 else name for name in plain]
-    shown = [fitted(name, width, size) for name in cut]
+    shown = [fitted(name, width) for name in cut]
     if len(set(shown)) == different:
         return shown
     begin = len(os.path.commonprefix(cut))  # noqa: RUF071
-    return [fitted(f"…{name[begin:]}" if begin > 3 else name, width, size) for name in cut]
+    return [fitted(f"…{name[begin:]}" if begin > 3 else name, width) for name in cut]
 
 
 def _without_middle(text: str, kept: int) -> str:

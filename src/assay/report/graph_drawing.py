@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from assay.records import AnyJSON, JSONObject
 from assay.report.drawing import Box, Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
+from assay.safe_text import cut
 
 START, END = "START", "END"
 NODE_WIDTH, LINE, GAP, ROW_GAP, SLOT = 190.0, 16.0, 26.0, 24.0, 10.0
@@ -179,7 +180,7 @@ def _slots(
 
 
 def _passing(row: int, text: str) -> GraphSlot:
-    shown = text if len(text) <= LABEL else text[: LABEL - 1] + "…"
+    shown = cut(text, LABEL)
     return GraphSlot(row, max(text_width(shown, LABEL_SIZE) + 12, SLOT) if shown else SLOT, shown)
 
 

@@ -45,6 +45,7 @@ from assay.runs.results_json import decode, encode
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import SampleWriter, file_name, written_checksum
 from assay.runs.validation import FORMAT, other_format, wrong_manifest
+from assay.safe_text import cut
 from assay.similar import nearest
 
 T = TypeVar("T")
@@ -378,8 +379,7 @@ def _difference(key: str, there: AnyJSON, here: AnyJSON) -> str:
 
 
 def _short(value: AnyJSON) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return cut(json.dumps(value, ensure_ascii=False), 60)
 
 
 def _known(path: Path, force: bool) -> JSONDict | None:

@@ -52,6 +52,7 @@ from assay.runs.results_json import decode, encode
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
 from assay.runs.storage import local_folder, shown_path
+from assay.safe_text import cut
 from assay.score_keys import ScoreKey
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ class Run:
         options = {**self.results.config, **mapping(self.manifest.get("options"))}
         visible = redacted({key: options[key] for key in SETTINGS if options.get(key) not in (None, False, "", [], {})})
         shown = {key: _plain_setting(value) for key, value in visible.items()}
-        return {key: text if len(text) <= 60 else f"{text[:60]}…" for key, text in shown.items()}
+        return {key: cut(text, 60) for key, text in shown.items()}
 
     @property
     def provenance(self) -> JSONDict:

@@ -14,6 +14,7 @@ from assay.config.task import FewshotConfig, TaskConfig
 from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, SelfExplanatory
 from assay.records import Function, Message, Prompt, Turn, plain
+from assay.safe_text import cut
 from assay.templates import COMPILE_ERRORS, RENDER_ERRORS, Sandbox, Undefined, reason
 from assay.user_code import HALF, is_writable, place_of, user_code
 
@@ -123,7 +124,7 @@ def _error_text(error: BaseException) -> str:
 
 
 def _quote(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:79] + "…")
+    return repr(cut(text, 80))
 
 
 def text_field(spec: FieldSpec, columns: Collection[str], *, has_choices: bool) -> FieldFunction:

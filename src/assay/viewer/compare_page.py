@@ -21,6 +21,7 @@ from assay.report.pictures import draw_differences, share_differences
 from assay.runs.comparison import Comparison, Flip
 from assay.runs.folder import SCORED, refuse_links_outside
 from assay.runs.run import Run
+from assay.safe_text import cut
 from assay.viewer.library import RunLibrary
 from assay.viewer.pages import MissingPage, Page, find_run, find_task, markup_links, open_samples
 from assay.viewer.query import url_for
@@ -39,8 +40,8 @@ MAX_CACHED = 8
 CacheKey = tuple[tuple[Path, ...], tuple[object, ...], bool, str]
 MAX_FLIPS = 40
 """Flipped samples on the page of a comparison, over all tasks."""
-SHOWN_AFTER = 40
-"""Characters shown from where two texts begin to differ."""
+SHOWN_AFTER = 41
+"""Characters shown from where two texts begin to differ, with the sign that there are more."""
 ANSWER_START = 400
 """Characters of an answer in a list: aligning long answers is slow, and is done for the one that is opened."""
 
@@ -181,11 +182,7 @@ def first_difference(one: str, two: str) -> tuple[int, str, str] | None:
         return None
     at = len(os.path.commonprefix([one, two]))  # noqa: RUF071  # letters, not folders
     word = max(one.rfind(sign, 0, at) for sign in " \n\t") + 1
-    return at, _start(one[word:]), _start(two[word:])
-
-
-def _start(text: str) -> str:
-    return text if len(text) <= SHOWN_AFTER else text[:SHOWN_AFTER] + "…"
+    return at, cut(one[word:], SHOWN_AFTER), cut(two[word:], SHOWN_AFTER)
 
 
 def difference_text(one: str, two: str, what: str) -> str:

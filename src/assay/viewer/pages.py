@@ -22,6 +22,7 @@ from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.runs.samples.turns import question_of
+from assay.safe_text import cut
 from assay.score_keys import ScoreKey
 from assay.tasks.audit import KINDS, audit_counts
 from assay.viewer.distributions import MAX_SLICES, more_columns, score_slices, value_count
@@ -41,6 +42,8 @@ RUNS_PER_PAGE = 200
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
 MAX_OTHERS = 12
 """Other runs of the same document that a page links to."""
+MAX_QUESTION, MAX_TEXT = 160, 120
+"""Letters of a question and of other texts in a list of samples."""
 KINDS_OF_FILES = ("parquet", "csv", "jsonl")
 
 
@@ -267,20 +270,16 @@ def brief(row: StoredSample) -> dict[str, str]:
     if row.trace:  # its output is the whole state: the last answer says more
         texts = [text for number, text in enumerate(texts) if text and number not in judge_questions(row)][-1:]
     return {
-        "question": _prompt_end(question_of(row)), "answer": _shorten((texts[0] if texts else best).strip()),
-        "filtered": _shorten(filtered),
-        "target": _shorten(target_of(row)), "failed": _shorten(redacted_text(row.failed or "")),
+        "question": _prompt_end(question_of(row)), "answer": cut((texts[0] if texts else best).strip(), MAX_TEXT),
+        "filtered": cut(filtered, MAX_TEXT),
+        "target": cut(target_of(row), MAX_TEXT), "failed": cut(redacted_text(row.failed or ""), MAX_TEXT),
     }  # fmt: skip
 
 
-def _shorten(text: str, length: int = 120) -> str:
-    return text if len(text) <= length else text[:length] + "…"
-
-
-def _prompt_end(text: str, length: int = 160) -> str:
+def _prompt_end(text: str) -> str:
     """The end of a prompt, which holds the question."""
     text = text.strip()
-    return text if len(text) <= length else "…" + text[-length:]
+    return text if len(text) <= MAX_QUESTION else "…" + text[-MAX_QUESTION:]
 
 
 def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> Page:

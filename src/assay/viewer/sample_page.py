@@ -18,6 +18,7 @@ from assay.redaction import redacted, redacted_text
 from assay.report.charts import Span
 from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import ChatPrompt, ChatTurn, chat_prompt
+from assay.safe_text import cut
 from assay.score_keys import REPEATS, ScoreKey, join_scores
 from assay.statistics.softmax import softmax
 from assay.viewer.trajectory import Step, judge_questions, nodes_of_responses, spans_of, steps_of
@@ -30,6 +31,8 @@ StoredAnswers = Mapping[str, Answers]
 """The answers of each filter."""
 StoredScores = Mapping[ScoreKey, MetricValue]
 """The values of a document by row."""
+MAX_SAID = 200
+"""Letters of an answer and a target in the sentence of what is wrong."""
 MAX_WORDS = 4000
 """Words of a text that are compared; the rest is shown as it is."""
 MAX_SCORE = 1e300
@@ -170,13 +173,13 @@ class SampleView:
                 f"{each.metric} found {as_text(each.predicted)!r}, expected {as_text(each.golden)!r}"
                 for each in self.missed
             ]
-            return f"{verdict}: {_brief('; '.join(failed_units))}."
+            return f"{verdict}: {cut('; '.join(failed_units), MAX_SAID)}."
         if not self.filtered or self.trace:
             return f"{verdict}."
         left = " and ".join(
             f"{each!r}" for each in dict.fromkeys(each for _, _, answers in self.filtered for each in answers)
         )
-        return f"{verdict}: the answer is {_brief(left)}, expected {_brief(repr(self.target))}."
+        return f"{verdict}: the answer is {cut(left, MAX_SAID)}, expected {cut(repr(self.target), MAX_SAID)}."
 
 
 def sample_view(
@@ -222,10 +225,6 @@ def _replies(row: StoredSample, texts: Sequence[str]) -> list[ResponseView]:
         for number, (text, reply) in enumerate(zip(texts, replies, strict=False))
         if number not in judged
     ]
-
-
-def _brief(text: str) -> str:
-    return text if len(text) <= 200 else text[:200] + "…"
 
 
 MAX_DEPTH, TOO_DEEP = 200, "… nested deeper than 200 levels"

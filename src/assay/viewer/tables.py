@@ -33,6 +33,7 @@ from assay.runs.comparison import ComparedRow
 from assay.runs.lines import ResultLine
 from assay.runs.run import RUNNING, Run
 from assay.runs.samples.records import StoredSample
+from assay.safe_text import cut
 from assay.score_keys import ScoreKey
 from assay.tasks.audit import KINDS
 from assay.viewer.query import url_for
@@ -305,8 +306,8 @@ def timeline_table(sample: SampleView) -> ReportTable:
     columns = [Column("what"), Column("by"), Column("seconds", align="right"), Column("details", has_texts=True)]
     lines = []
     for span in sample.spans:
-        note = span.note if len(span.note) <= MOST_LETTERS else f"{span.note[:MOST_LETTERS]}…"
-        lines.append(TableLine([span.name, span.kind, NumberCell(span.seconds, digits=3), note]))
+        seconds = NumberCell(span.seconds, digits=3)
+        lines.append(TableLine([span.name, span.kind, seconds, cut(span.note, MOST_LETTERS)]))
     return ReportTable(columns, lines)
 
 

@@ -18,6 +18,7 @@ from assay.records import (
 )
 from assay.runs.samples.records import GRAPH, StoredRequest, StoredSample, call_text
 from assay.runs.samples.writer import messages_of
+from assay.safe_text import cut
 
 Messages = tuple[Message, ...]
 SYSTEM = ("system", "developer")
@@ -122,7 +123,7 @@ def _part_text(part: Part) -> str:
         case ImagePart(sha256, media_type) | AudioPart(sha256, media_type):
             return f"[{media_type} {sha256[:12]}]"
         case ProtocolPart(text):
-            return text if len(text) <= LONG_PART else f"{text[:LONG_PART]}…"
+            return cut(text, LONG_PART)
 
 
 def chat_prompt(row: StoredSample, shots: object = None) -> ChatPrompt | None:
