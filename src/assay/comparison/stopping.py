@@ -240,9 +240,8 @@ def _of_group(
     """The weights of tasks in a group's mean, from a trial in which every task scores one half."""
     number = group_numbers(groups, unknown)[group.name][key]
     parts = shares(unknown, {key: number}).get(key, [])
-    names_below = _names_below(group)
-    below = [other for other in groups if other is group or other.name in names_below]
-    if not all(map(_has_means, below)) or not parts or len({part.task for part in parts}) < len(parts):
+    with_means = all(map(_has_means, [group, *group.get_all_groups()]))
+    if not with_means or not parts or len({part.task for part in parts}) < len(parts):
         raise _refused(
             f"{key.metric!r} of the group {group.name!r} is not a mean of its tasks", "name one of its tasks"
         )
@@ -254,12 +253,6 @@ def _has_means(group: Group[Task]) -> bool:
     if group.has_own_aggregator:
         return type(group.aggregator) is MeanAggregator
     return all(entry.aggregation == "mean" for entry in group.config.aggregate_metric_list or ())
-
-
-def _names_below(group: Group[Task]) -> set[str]:
-    return {child.name for child in group.children} | {
-        name for child in group.children if isinstance(child, Group) for name in _names_below(child)
-    }
 
 
 def _shared_bounds(members: Mapping[str, Member], prepared: PreparedRun) -> Bounds:

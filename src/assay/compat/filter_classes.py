@@ -29,7 +29,20 @@ class Filter:
         return resps
 
 
-class RegexFilter(Filter):
+class SteppedFilter(Filter):
+    """A filter that does one of our steps to each list of responses; subclasses name it, or make it from their parameters."""
+
+    function = ""
+
+    def step(self) -> Step:
+        return FILTERS[self.function]()
+
+    def apply(self, resps: Answers, docs: Sequence[Document]) -> Answers:  # noqa: ARG002
+        step = self.step()
+        return [step(list(responses), {}) for responses in resps]
+
+
+class RegexFilter(SteppedFilter):
     """The match of a pattern in each response."""
 
     def __init__(
@@ -41,9 +54,8 @@ class RegexFilter(Filter):
         self.group_select = group_select
         self.fallback = fallback
 
-    def apply(self, resps: Answers, docs: Sequence[Document]) -> list[list[str]]:  # noqa: ARG002
-        step = regex(regex_pattern=self.regex_pattern, group_select=self.group_select, fallback=self.fallback)
-        return [step(list(responses), {}) for responses in resps]
+    def step(self) -> Step:
+        return regex(regex_pattern=self.regex_pattern, group_select=self.group_select, fallback=self.fallback)
 
 
 class MultiChoiceRegexFilter(RegexFilter):
@@ -63,8 +75,8 @@ class MultiChoiceRegexFilter(RegexFilter):
         self.ignore_punctuation = ignore_punctuation
         self.regexes_to_ignore = regexes_to_ignore
 
-    def apply(self, resps: Answers, docs: Sequence[Document]) -> list[list[str]]:
-        step = multi_choice_regex(
+    def step(self) -> Step:
+        return multi_choice_regex(
             regex_pattern=self.regex_pattern,
             group_select=self.group_select,
             fallback=self.fallback,
@@ -72,6 +84,9 @@ class MultiChoiceRegexFilter(RegexFilter):
             ignore_punctuation=self.ignore_punctuation,
             regexes_to_ignore=self.regexes_to_ignore,
         )
+
+    def apply(self, resps: Answers, docs: Sequence[Document]) -> Answers:
+        step = self.step()
         return [step(list(responses), doc) for responses, doc in zip(resps, docs, strict=True)]
 
 
@@ -85,17 +100,6 @@ class WhitespaceFilter(Filter):
 class TakeFirstFilter(Filter):
     def apply(self, resps: Answers, docs: Sequence[Document]) -> Answers:  # noqa: ARG002
         return [responses[0] for responses in resps]
-
-
-class SteppedFilter(Filter):
-    """A filter that does one of our steps to each list of responses."""
-
-    def step(self) -> Step:
-        raise NotImplementedError
-
-    def apply(self, resps: Answers, docs: Sequence[Document]) -> Answers:  # noqa: ARG002
-        step = self.step()
-        return [step(list(responses), {}) for responses in resps]
 
 
 class POSFilter(SteppedFilter):
@@ -128,18 +132,15 @@ class TakeKFilter(SteppedFilter):
 class MajorityVoteFilter(SteppedFilter):
     """The response given most often."""
 
-    def step(self) -> Step:
-        return FILTERS["majority_vote"]()
+    function = "majority_vote"
 
 
 class LowercaseFilter(SteppedFilter):
-    def step(self) -> Step:
-        return FILTERS["lowercase"]()
+    function = "lowercase"
 
 
 class UppercaseFilter(SteppedFilter):
-    def step(self) -> Step:
-        return FILTERS["uppercase"]()
+    function = "uppercase"
 
 
 class MapFilter(SteppedFilter):
@@ -157,8 +158,7 @@ class MapFilter(SteppedFilter):
 class SPANFilter(SteppedFilter):
     """Named entities, with one word for each kind of label."""
 
-    def step(self) -> Step:
-        return FILTERS["format_span"]()
+    function = "format_span"
 
 
 class CustomFilter(Filter):

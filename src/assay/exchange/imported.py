@@ -73,25 +73,13 @@ class ImportedTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportedGroup:
-    """A group with reported numbers."""
-
-    name: str
-    members: Sequence[str]
-    reported: Mapping[ScoreKey, Estimate]
-    alias: str = ""
-    version: str = "N/A"
-    size: int = 0
-    higher_is_better: Mapping[str, bool] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ImportedRun:
     """A run of another program or of assay: tasks, groups, facts under lm-eval's names, and the files they come from."""
 
     format: str
     tasks: Sequence[ImportedTask]
-    groups: Sequence[ImportedGroup] = ()
+    groups: Sequence[GroupEntry] = ()
+    """With the numbers as they were reported, which have no intervals."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[Path] = ()
     finished: Results | None = None
@@ -390,29 +378,23 @@ def _reported_groups(runs: Sequence[ImportedRun], tasks: Mapping[str, TaskEntry]
     entries: dict[str, GroupEntry] = {}
     for group in reported:
         below = _below(group.name, members)
-        entry = GroupEntry(
-            name=group.name,
-            alias=group.alias or group.name,
-            members=list(group.members),
-            size=group.size,
-            directions=dict(group.higher_is_better),
-            version=group.version,
-        )
-        entries[group.name] = with_members(entry, _reported_rows(group, below, tasks) or None, below, tasks, entries)
+        numbers = _reported_numbers(group, below, tasks) or None
+        entries[group.name] = with_members(replace(group, rows=None), numbers, below, tasks, entries)
     return entries
 
 
-def _reported_rows(
-    group: ImportedGroup, below: Sequence[str], tasks: Mapping[str, TaskEntry]
+def _reported_numbers(
+    group: GroupEntry, below: Sequence[str], tasks: Mapping[str, TaskEntry]
 ) -> dict[ScoreKey, Estimate]:
-    rows = {}
-    for row, reported in group.reported.items():
-        own = _members_rows(row, [estimates_of(tasks[name]) for name in below if name in tasks])
+    numbers = {}
+    for row in group.rows or ():
+        reported = row.estimate
+        own = _members_rows(row.key, [estimates_of(tasks[name]) for name in below if name in tasks])
         n = reported.n or _counted(float(reported), own)
         is_rate = bool(own) and n == sum(each.n for each in own) and all(each.evidence.is_rate for each in own)
         number = _reported_estimate(reported, n, group.name)
-        rows[row] = _with_noted_interval(with_evidence(number, tasks=max(len(own), 1), is_rate=is_rate))
-    return rows
+        numbers[row.key] = _with_noted_interval(with_evidence(number, tasks=max(len(own), 1), is_rate=is_rate))
+    return numbers
 
 
 def _members_rows(row: ScoreKey, tasks: Sequence[Mapping[ScoreKey, Estimate]]) -> list[Estimate]:

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
+from assay.exchange.imported import ImportedRun, ImportedTask, members_first, reported_values
 from assay.exchange.lm_eval_layout import SECTION, lm_eval_layout
 from assay.exchange.lm_eval_samples import SampleLog, count_repeats, logged_files, read_samples
 from assay.records import (
     AnyJSON,
     JSONObject,
 )
-from assay.results import Results
+from assay.results import GroupEntry, Results, Row
 from assay.runs.files import new_file
 from assay.runs.folder import LineWriter, RunError
 from assay.runs.results_json import decode
@@ -157,7 +157,7 @@ def _task(file: SampleLog) -> ImportedTask:
     )
 
 
-def _groups(results: JSONObject, files: Mapping[str, SampleLog]) -> Iterator[ImportedGroup]:
+def _groups(results: JSONObject, files: Mapping[str, SampleLog]) -> Iterator[GroupEntry]:
     """Read the groups whose tasks are all imported. Where members are not listed, a single group has them all."""
     groups, rows = results.get("groups", {}), results.get("results", {})
     tasks = [name for name in rows if name not in groups]
@@ -165,14 +165,14 @@ def _groups(results: JSONObject, files: Mapping[str, SampleLog]) -> Iterator[Imp
     for name in members_first(known):
         row, members = groups.get(name) or rows.get(name, {}), known[name]
         if members and all(task in files for task in _leaves(name, known)):
-            yield ImportedGroup(
+            yield GroupEntry(
                 name=name,
-                members=members,
-                reported=reported_values(row),
                 alias=str(row.get("alias", name)),
-                version=str(results.get("versions", {}).get(name, "N/A")),
+                members=members,
+                rows=[Row(name, *key, number) for key, number in reported_values(row).items()],
                 size=int(row.get("sample_len") or 0),
-                higher_is_better=results.get("higher_is_better", {}).get(name, {}),
+                directions=results.get("higher_is_better", {}).get(name, {}),
+                version=str(results.get("versions", {}).get(name, "N/A")),
             )
 
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import orjson
 
@@ -120,12 +119,6 @@ def export_hub(run: Run, target: str | None, args: JSONObject | None = None) -> 
 
     `args` are those of lm-eval's --hf_hub_log_args; `target`, if any, is the owner of the data sets."""
     arguments = hub_arguments(args)
-    try:
-        from huggingface_hub import HfApi
-    except ImportError:
-        raise ConfigError.at("--to hf-hub", "huggingface_hub is not installed", installing("hub")) from None
-    api = HfApi(token=str(arguments["token"]) or None, endpoint=os.environ.get("HF_ENDPOINT"))
-    owner = target or str(arguments["hub_results_org"]) or str(api.whoami()["name"])
     details = str(arguments["hub_repo_name"] or arguments["details_repo_name"] or HUB_NAME)
     results = str(arguments["hub_repo_name"] or arguments["results_repo_name"] or details)
     pushes = {"results": bool(arguments["push_results_to_hub"]), "samples": bool(arguments["push_samples_to_hub"])}
@@ -135,15 +128,19 @@ def export_hub(run: Run, target: str | None, args: JSONObject | None = None) -> 
         for what, repository in (("results", results), ("samples", details)):
             if pushes[what]:
                 own = [file for file in files if file.name.startswith(f"{what}_")]
-                pushed.append(_push(api, f"{owner}/{repository}", own, arguments))
+                pushed.append(push_files(own, repository, arguments, target))
     return list(dict.fromkeys(pushed))
 
 
-def _push(api: Any, repository: str, files: Sequence[Path], arguments: JSONObject) -> str:
-    """Push files into the model's folder of a data set; returns its address."""
-    from huggingface_hub import CommitOperationAdd
-
-    repository += "" if arguments["public_repo"] else "-private"
+def push_files(files: Sequence[Path], repository: str, arguments: JSONObject, owner: str | None = None) -> str:
+    """Push files into the model's folder of a data set, of `owner` or as the arguments say; returns its address."""
+    try:
+        from huggingface_hub import CommitOperationAdd, HfApi
+    except ImportError:
+        raise ConfigError.at("--to hf-hub", "huggingface_hub is not installed", installing("hub")) from None
+    api = HfApi(token=str(arguments["token"]) or None, endpoint=os.environ.get("HF_ENDPOINT"))
+    owner = owner or str(arguments["hub_results_org"]) or str(api.whoami()["name"])
+    repository = f"{owner}/{repository}" + ("" if arguments["public_repo"] else "-private")
     api.create_repo(repository, repo_type="dataset", private=not arguments["public_repo"], exist_ok=True)
     if arguments["gated"]:
         api.update_repo_settings(repository, repo_type="dataset", gated="auto")

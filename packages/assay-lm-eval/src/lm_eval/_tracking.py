@@ -2,14 +2,13 @@
 
 import json
 import logging
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from assay.exchange.trackers import HUB_NAME, _push, hub_arguments
+from assay.exchange.trackers import HUB_NAME, hub_arguments, push_files
 from lm_eval._utils import handle_non_serializable, hash_string, random_name_id, sanitize_list, sanitize_model_name
 
 logger = logging.getLogger("lm_eval")
@@ -96,12 +95,8 @@ class EvaluationTracker:
         return path.parent if path.suffix == ".json" else path / str(self.general_config_tracker.model_name_sanitized)
 
     def _pushed(self, key: str, files: list[Path]) -> None:
-        from huggingface_hub import HfApi
-
         own = self.arguments
-        api = HfApi(token=own["token"] or os.environ.get("HF_TOKEN"), endpoint=os.environ.get("HF_ENDPOINT"))
-        owner = own["hub_results_org"] or api.whoami()["name"]
-        _push(api, f"{owner}/{own['hub_repo_name'] or own[key] or own['details_repo_name'] or HUB_NAME}", files, own)
+        push_files(files, str(own["hub_repo_name"] or own[key] or own["details_repo_name"] or HUB_NAME), own)
 
 
 def _now() -> str:
