@@ -197,7 +197,7 @@ AGGREGATORS = [
          {"top.yaml": "group: top\ntask: [a, g]\n" + MACRO, "g.yaml": GROUP + "type: !function own.Own\n", "own.py": OWN_GROUP}),
     Seam(SET, "type: !function, inline in a list", GEOMETRIC, names("top"), name="top::g", files={"own.py": OWN_GROUP,
          "top.yaml": "group: top\ntask:\n  - {group: g, task: [a, b], type: !function own.Own}\n"}),
-    Seam(SET, "what is no aggregator", Refused(["group 'g'", "must be an instance of a subclass of assay.Aggregator, got a value of type 'int'",
+    Seam(SET, "what is no aggregator", Refused(["group 'g'", "must be an instance of a subclass of assay.Aggregator, got 5",
          "MyAggregator(group.config)"]), names("g"), {"g.yaml": GROUP + "type: !function own.NotOne\n", "own.py": OWN_GROUP},
          others={"compute_metrics": None, "validate": None}),
 ]  # fmt: skip

@@ -117,67 +117,66 @@ class StaticSignature(NamedTuple):
     line: int = 1
 
 
+class _Definition(NamedTuple):
+    """What the source of a module shows of a function or class that it defines."""
+
+    signature: StaticSignature | None
+    is_plain: bool
+    """Whether it is a function, or a class that extends nothing."""
+
+
 def static_signature(function: Function) -> StaticSignature | None:
     """The signature of a function or class by its source, without executing it; None where that is uncertain.
 
     Annotations other than plain types accept anything.
     """
+    definition = _definition(function)
+    return definition.signature if definition is not None else None
+
+
+def is_plain_class(function: Function) -> bool:
+    """Whether a name is, by its source, a function or a class that extends nothing: neither a task nor a scorer."""
+    definition = _definition(function)
+    return definition is not None and definition.is_plain
+
+
+def _definition(function: Function) -> _Definition | None:
     file = module_file(function)
     try:
-        return _signatures_in(str(file), file.stat().st_mtime_ns).get(function.name)
+        return _definitions_in(str(file), file.stat().st_mtime_ns).get(function.name)
     except OSError:
         return None
 
 
 @cache
-def _signatures_in(path: str, _changed_at: int) -> dict[str, StaticSignature]:
-    """By name, the signatures of functions and classes defined once, at top level, without decorators."""
+def _definitions_in(path: str, _changed_at: int) -> dict[str, _Definition]:
+    """By name, the functions and classes defined once, at top level, without decorators."""
     tree = _parsed(path)
     if isinstance(tree, str):
         return {}
     stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-    defined = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
-    names = [each.name for each in defined] + stored
-    signatures: dict[str, StaticSignature] = {}
-    for each in defined:
-        is_class = isinstance(each, ast.ClassDef)
+    nodes = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    names = [node.name for node in nodes] + stored
+    definitions: dict[str, _Definition] = {}
+    for node in nodes:
+        if names.count(node.name) > 1 or node.decorator_list:
+            continue
+        is_class = isinstance(node, ast.ClassDef)
         inits = (
-            [n for n in each.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"] if is_class else [each]
+            [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"] if is_class else [node]
         )
-        if names.count(each.name) == 1 and not each.decorator_list and len(inits) == 1:
-            arguments = inits[0].args  # type: ignore[union-attr]
-            signatures[each.name] = StaticSignature(
-                _signature(arguments, skipped=1 if is_class else 0),
+        signature = None
+        if len(inits) == 1:
+            signature = StaticSignature(
+                _signature(inits[0].args, skipped=1 if is_class else 0),  # type: ignore[union-attr]
                 is_class,
-                isinstance(each, ast.AsyncFunctionDef),
-                not is_class and _yields(each),
-                each.lineno,
+                isinstance(node, ast.AsyncFunctionDef),
+                not is_class and _yields(node),
+                node.lineno,
             )
-    return signatures
-
-
-def is_plain_class(function: Function) -> bool:
-    """Whether a name is, by its source, a function or a class that extends nothing: neither a task nor a scorer."""
-    file = module_file(function)
-    try:
-        return function.name in _plain_in(str(file), file.stat().st_mtime_ns)
-    except OSError:
-        return False
-
-
-@cache
-def _plain_in(path: str, _changed_at: int) -> frozenset[str]:
-    tree = _parsed(path)
-    defined = [] if isinstance(tree, str) else tree.body
-    definitions = [each for each in defined if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
-    names = [each.name for each in definitions]
-    return frozenset(
-        each.name
-        for each in definitions
-        if names.count(each.name) == 1
-        and not each.decorator_list
-        and not (isinstance(each, ast.ClassDef) and (each.keywords or any(_name(b) != "object" for b in each.bases)))
-    )
+        extends = isinstance(node, ast.ClassDef) and (node.keywords or any(_name(b) != "object" for b in node.bases))
+        definitions[node.name] = _Definition(signature, not extends)
+    return definitions
 
 
 def _name(node: ast.expr) -> str:
