@@ -152,6 +152,8 @@ def test_two_runs_are_paired_document_by_document(tmp_path: Path) -> None:
     )  # one mark for each pair
     lower = card(paired_card(replace(both, is_more_better=False), two, ("a", "b")))
     assert svg(lower).count('class="worse fill"') == 1 and 'class="better fill"' not in svg(lower)
+    unknown = svg(card(paired_card(replace(both, is_more_better=None), two, ("a", "b"))))
+    assert 'class="worse fill"' not in unknown and 'class="better fill"' not in unknown
 
 
 @pytest.mark.parametrize(

@@ -152,12 +152,15 @@ class SamplesPage(NamedTuple):
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a task. `metric` is the score that distinguishes wrong from right, `is_more_better` its direction."""
+    """The samples of a task. `metric` is the score that distinguishes wrong from right, `is_more_better` its direction.
+
+    Where no direction is known, samples are listed and called right as if more were better.
+    """
 
     database: Database
     stored: SampleFile
     metric: ScoreKey | None
-    is_more_better: bool
+    is_more_better: bool | None
     scale: Bounds | None = None
     """The least and the greatest value of that score, where they are known."""
     is_live: bool = False
@@ -270,7 +273,7 @@ class Samples:
         key = chosen if chosen in self.scores else self.metric
         if key not in self.scores:
             return "file_row_number"
-        ascending = (self.is_more_better if key == self.metric else True) is not sample_query.descending
+        ascending = (key != self.metric or self.is_more_better is not False) is not sample_query.descending
         return f"{quoted(str(key))} {'asc' if ascending else 'desc'} nulls last, file_row_number"
 
     def _where(self, sample_query: SampleQuery) -> tuple[str, list[SqlValue]]:
@@ -293,7 +296,7 @@ class Samples:
     def _is_right(self) -> str:
         """Above 0, as in `assay samples --wrong`; for lower-is-better metrics, 0 or less."""
         column = quoted(str(self.metric))
-        return f"{column} > 0" if self.is_more_better else f"{column} <= 0"
+        return f"{column} > 0" if self.is_more_better is not False else f"{column} <= 0"
 
     def _condition(self, condition: Condition) -> tuple[str, list[SqlValue]]:
         term, own = self.term(condition.column)
@@ -342,12 +345,12 @@ NUMBER = "cast(file_row_number as integer)"
 SOURCE = "read_parquet(?, file_row_number = true)"
 
 
-def choose_metric(scores: Sequence[ScoreKey], main: Mapping[ScoreKey, bool | None]) -> tuple[ScoreKey | None, bool]:
+def choose_metric(
+    scores: Sequence[ScoreKey], main: Mapping[ScoreKey, bool | None]
+) -> tuple[ScoreKey | None, bool | None]:
     """The score that distinguishes wrong from right, and whether higher is better: the first main metric that is stored."""
-    for key, better in main.items():
-        if key in scores:
-            return key, better is not False
-    return (scores[0] if scores else None), True
+    chosen = next((key for key in main if key in scores), scores[0] if scores else None)
+    return chosen, main.get(chosen) if chosen is not None else None
 
 
 def _same(term: str, own: Sequence[SqlValue], value: str) -> tuple[str, list[SqlValue]]:

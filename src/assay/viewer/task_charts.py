@@ -279,9 +279,12 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
     query = f"select avg(x), avg(y), count(*) from ({joined}) group by {x}, {y} order by 3 desc"
     rows = first.database.rows(query, [first.file, second.file])
     most, total = rows[0][2], sum(count for *_, count in rows)
+    verdicts = (
+        {} if first.is_more_better is None else {first.is_more_better: "better", not first.is_more_better: "worse"}
+    )
     points = [
         Point(a, b, title=f"{format_figures(a)} in {names[0]}, {format_figures(b)} in {names[1]}: {n:,} documents",
-              weight=math.sqrt(n / most), verdict="" if a == b else "better" if (b > a) is first.is_more_better else "worse",
+              weight=math.sqrt(n / most), verdict="" if a == b else verdicts.get(b > a, ""),
               text=f"{n:,}" if len(rows) <= MAX_WRITTEN else "")
         for a, b, n in rows
     ]  # fmt: skip
