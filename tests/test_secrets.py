@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import run_world
-from assay.comparison.pairing import model_of
 from assay.exchange.exporters import export
 from assay.exchange.inspect.log_file import member
 from assay.exchange.trackers import tracked_settings
 from assay.redaction import redacted, redacted_command, redacted_text
 from assay.report.write import report_text
 from assay.runs.run import Run as RunReader
+from assay.runs.run import model_with_arguments
 from commands import Run
 from exchange_world import HERE, INSPECT, as_json
 from run_world import RecordingModel, everything, run
@@ -144,7 +144,7 @@ def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Pa
     for to in ("lm-eval", "inspect"):
         assert export(tmp_path / "run", to, tmp_path / "made" / to)
     assert traces(tmp_path / "made") == []
-    assert model_of(RunReader.open(tmp_path / "run")).endswith("(api_key=***)")
+    assert model_with_arguments(RunReader.open(tmp_path / "run").results).endswith("(api_key=***)")
     assert tracked_settings(run_world.results(tmp_path / "run")["config"])["model_args.api_key"] == "***"
 
 

@@ -433,7 +433,7 @@ class AggregatorFactory:
     def of_entries(config: GroupConfig, place: Places | None, problems: list[Problem]) -> list[Aggregator | None]:
         """One for each entry; None for an entry with which something is wrong, or whose function is not loaded."""
         if config.rules.means == "pooled":
-            return []
+            return [PooledMeanAggregator(config)] * len(config.aggregate_metric_list or ())
         where = place or (lambda number, *_: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
         made: list[Aggregator | None] = []
         for number, entry in enumerate(config.aggregate_metric_list or ()):
