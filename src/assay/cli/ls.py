@@ -13,7 +13,6 @@ from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_term
 from assay.dialect import dialect_of_files
 from assay.errors import ConfigError, Place
 from assay.records import JSON
-from assay.report.report_table import text_table
 from assay.similar import nearest
 
 DETAILED = 300
@@ -136,6 +135,8 @@ def _show(rows: list[ListedName], *, wide: bool) -> None:
     shown = [each[: len(header)] for each in about]
     if wide:
         header, shown = (*header, "where"), [(*each, row.path or "") for each, row in zip(shown, rows, strict=True)]
+    from assay.report.report_table import text_table  # names alone are listed without it
+
     echo_columns(text_table(header, shown))
 
 

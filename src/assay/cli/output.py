@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from assay.config.option import YAMLValue
 from assay.records import JSON, Function
-from assay.report.report_table import ReportTable
-from assay.report.terminal import cell_width, pieces, write_terminal
 
 if TYPE_CHECKING:
+    from assay.report.report_table import ReportTable
     from assay.results import Results
 
 EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
@@ -139,27 +138,31 @@ def terminal_width(stream: TextIO) -> int:
     return USUAL_WIDTH
 
 
-def echo_columns(table: ReportTable) -> None:
+def echo_columns(table: "ReportTable") -> None:
     """Print lines under a header: fitted on a terminal, else in aligned columns."""
     if screen().is_fitted:
         echo_table(table)
     else:
+        from assay.report.terminal import write_terminal  # names alone are listed without it
+
         write_lines(write_terminal(table, None)[0])
 
 
-def draw_table(table: ReportTable, *, colored: bool = False) -> str:
+def draw_table(table: "ReportTable", *, colored: bool = False) -> str:
     """A table without its title and notes as text: fitted on a terminal, else markdown."""
     if not screen().is_fitted:
         from assay.report.table_writers import write_markdown
 
         return write_markdown(replace(table, title="", notes=()))
+    from assay.report.terminal import write_terminal
+
     shown, left_out = write_terminal(table, screen().width, colored=colored)
     if left_out:
         shown.append(wrapped_text(f"left out: {', '.join(left_out)}; --wide shows all columns"))
     return "\n".join(shown)
 
 
-def echo_table(table: ReportTable) -> None:
+def echo_table(table: "ReportTable") -> None:
     """Print a table with its title and notes: fitted on a terminal, else markdown."""
     # only cells are escaped, which markup could break: people read what is piped, too
     echo_text = echo_wrapped if screen().is_fitted else echo
@@ -185,7 +188,11 @@ def wrapped_text(text: str, stream: TextIO | None = None) -> str:
 
 def break_line(line: str, width: int | None) -> list[str]:
     """A line in several that fit, but for paths and addresses, which stay whole; further ones are indented."""
-    if width is None or cell_width(line) <= width:
+    if width is None:
+        return [line]
+    from assay.report.terminal import cell_width, pieces
+
+    if cell_width(line) <= width:
         return [line]
     lead = line[: len(line) - len(line.lstrip(" "))]
     lines, current = [], lead
