@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -44,12 +45,25 @@ def run_command(*arguments: object, cwd: Path, **variables: str) -> Ended:
             os.chdir(cwd)
             sys.argv = ["assay", *words]
             sys.path.insert(0, str(cwd))  # as `-m` does
-            importlib.invalidate_caches()  # a test may have written a module a moment ago
+            see_new_modules()
             try:
                 code = main(words)
             except SystemExit as ended:
                 code = _exit_code(ended)
         return Ended(code, _text(out), _text(err))
+
+
+def see_new_modules() -> None:
+    """Let imports find a module that a test wrote a moment ago.
+
+    A thread of an earlier command may import its modules meanwhile, and Python's cache change under the loop over it.
+    """
+    for _ in range(10):
+        with suppress(RuntimeError):
+            importlib.invalidate_caches()
+            return
+        time.sleep(0.05)
+    importlib.invalidate_caches()
 
 
 def run_process(*arguments: object, cwd: Path, **variables: str) -> Ended:
