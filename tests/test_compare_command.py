@@ -221,6 +221,16 @@ def test_an_invalid_level_is_refused(
     assert f"{option}: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("style", ["text", "markdown"])
+def test_a_level_has_the_digits_that_it_was_given_with(
+    style: str, runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *runs, "--level", "0.995", "--format", style]) == 0
+    printed = capsys.readouterr().out
+    assert "99.5 %" in printed
+    assert "100 %" not in printed
+
+
 # --- assay plan --------------------------------------------------------------------------------------------------------
 
 

@@ -140,6 +140,15 @@ def format_share(share: float | None, digits: int = 1) -> str:
     return NO_VALUE if share is None or math.isnan(share) else f"{share * 100:z.{digits}f} %"
 
 
+def format_level(level: float) -> str:
+    """A level of confidence or of a test, with the digits that it was given with.
+
+    >>> format_level(0.95), format_level(0.995), format_level(1 - 0.95)
+    ('95 %', '99.5 %', '5 %')
+    """
+    return f"{level * 100:g} %"
+
+
 def format_duration(seconds: float | None) -> str:
     """A span of time, in at most two units; nothing where there is none. A whole number is one that was rounded before.
 

@@ -9,7 +9,7 @@ from assay.cli.output import echo, echo_err, echo_json, echo_table
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.config.record_json import json_values
 from assay.errors import ConfigError
-from assay.number_text import format_share
+from assay.number_text import format_level
 from assay.records import JSONDict
 from assay.report.report_table import (
     Cell,
@@ -130,7 +130,7 @@ def _rating_table(board: Leaderboard, ratings: Sequence[Rating]) -> ReportTable:
     columns = [
         *_name_columns(),
         Column("Rating", align="right"),
-        Column(format_share(board.level, 0), "interval", align="right"),
+        Column(format_level(board.level), "interval", align="right"),
         Column("wins/ties/losses"),
         Column("documents", align="right"),
     ]
@@ -158,7 +158,7 @@ def _ranking_table(board: Leaderboard, ranking: Ranking) -> ReportTable:
         Column("95 %", "interval", align="right"),  # the run's own; that of the difference has the board's level
         Column("n", align="right"),
         Column("to the first", "difference", align="right", drop=3),
-        Column(f"{format_share(board.level, 0)} of it", "difference_interval", align="right", drop=1),
+        Column(f"{format_level(board.level)} of it", "difference_interval", align="right", drop=1),
         Column("p", align="right", drop=2),
     ]
     lines = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from xml.etree import ElementTree
 
-from assay.number_text import format_share
+from assay.number_text import format_level, format_share
 from assay.report.comparison_text import DECISIONS, gate_line, gate_number
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, ShareCell, TableLine
 from assay.report.table_writers import write_markdown
@@ -75,7 +75,7 @@ def gates_markdown(outcome: GateOutcome) -> str:
 
 def recovery_table(comparison: Comparison) -> ReportTable:
     """How much of the first run's number each other one keeps."""
-    level = Column(format_share(comparison.level, 0), "interval")
+    level = Column(format_level(comparison.level), "interval")
     columns = [
         *map(Column, ("Tasks", "Metric", "Run")),
         *(Column(name, align="right") for name in ("a", "b", "b ÷ a")),

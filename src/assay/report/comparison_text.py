@@ -27,6 +27,7 @@ from assay.number_text import (
     format_count,
     format_decimal,
     format_figures,
+    format_level,
     format_p,
     format_points,
     format_share,
@@ -185,7 +186,7 @@ def compared_table(
 
 def comparison_tables(comparison: Comparison, *, wide: bool = False) -> list[ReportTable]:
     """For each run compared with the first a table: seven columns, or all of them."""
-    level = format_share(comparison.level, 0)
+    level = format_level(comparison.level)
     columns = row_columns(WIDE if wide else SHORT, {"interval": level, "change": f"b − a [{level}]"})
     first = comparison.runs[0]
     return [
@@ -209,7 +210,7 @@ def table_of_comparison(comparison: Comparison) -> ReportTable:
     """The rows of a comparison as Python shows them; with several runs, each row with the run that is compared with the first."""
     first, others = comparison.runs[0], comparison.runs[1:]
     title = f"a: {first.label}, {first.model}; " + "; ".join(f"b: {run.label}, {run.model}" for run in others)
-    columns = row_columns(IN_PYTHON, {"interval": format_share(comparison.level, 0)})
+    columns = row_columns(IN_PYTHON, {"interval": format_level(comparison.level)})
     if len(others) > 1:
         columns.insert(0, (Column("Run"), lambda row: others[row.run - 1].label))
     rows = [row for run in range(1, len(comparison.runs)) for row in rows_of_run(comparison, run)]

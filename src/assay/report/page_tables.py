@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from assay.number_text import format_decimal, format_end, format_share
+from assay.number_text import format_decimal, format_end, format_level
 from assay.report.cell_text import error_factor
 from assay.report.charts import Point, draw_bar
 from assay.report.comparison_text import compared_table, row_columns, rows_of_run
@@ -161,7 +161,7 @@ def comparison_page_table(
         "a": comparison.runs[0].label,
         "b": comparison.runs[run].label,
         "difference": "difference",
-        "interval": format_share(comparison.level, 0),
+        "interval": format_level(comparison.level),
         "p_holm": "p (Holm), tasks",
         "conclusion": "conclusion",
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from assay.errors import ConfigError, Place, did_you_mean, nearest, some
-from assay.number_text import format_decimal, format_p, format_signed
+from assay.number_text import format_decimal, format_level, format_p, format_signed
 from assay.report.charts import (
     WIDTH,
     Chart,
@@ -501,7 +501,7 @@ def _difference_panel(rows: Sequence[ComparedRow], labels: Sequence[str], level:
     what = f"{next(iter(metrics))}: difference in {unit}" if alone else f"difference in {unit}"
     if factor == 1.0:
         what = f"difference in {next(iter(metrics))}"
-    return Panel("", f"{what}, {level * 100:g} % interval", series, shown, zero=True)
+    return Panel("", f"{what}, {format_level(level)} interval", series, shown, zero=True)
 
 
 def _difference_point(row: ComparedRow, at: int, factor: float, judged: bool) -> Point:
@@ -564,7 +564,7 @@ def forest_panel(
         title = f"{names[place]}: {interval_text(value, low, high)} {note(row)}".rstrip()
         text = " · ".join(part for part in (format_signed(value), note(row)) if part)
         points.append(Point(place, value, low, high, title, verdict=verdict, text=text))
-    return Panel("", f"difference, {level * 100:g} % interval", [Series("", points)], names, zero=True)
+    return Panel("", f"difference, {format_level(level)} interval", [Series("", points)], names, zero=True)
 
 
 def _difference_name(row: ComparedRow) -> str:

@@ -12,7 +12,7 @@ from assay.comparison.best import Best, NumberKey, find_best
 from assay.comparison.compare import check_shares
 from assay.comparison.leaderboard import label_runs
 from assay.errors import ConfigError, did_you_mean, some
-from assay.number_text import format_count, format_share
+from assay.number_text import format_count, format_level
 from assay.report.cell_text import direction_arrow
 from assay.report.report_table import Cell, Column, NumberCell, ReportTable, TableLine
 from assay.report.table import is_logarithmic
@@ -192,7 +192,7 @@ def _notes(
         notes.append(
             "Bold: the best number of a task, and those that are not significantly worse"
             " (paired test on the documents of both runs, Holm-corrected within the task,"
-            f" {format_share(1 - options.level, 0)} level)."
+            f" {format_level(1 - options.level)} level)."
         )
     for title, chosen in (
         (
