@@ -221,7 +221,7 @@ def test_an_invalid_level_is_refused(
     assert f"{option}: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("style", ["text", "markdown"])
+@pytest.mark.parametrize("style", ["table", "md"])
 def test_a_level_has_the_digits_that_it_was_given_with(
     style: str, runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
