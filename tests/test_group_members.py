@@ -404,6 +404,14 @@ def open_end(group, results):
 
 def upside_down(group, results):
     return Estimate(0.75, 0.25, 4, interval=(0.875, 0.5))
+def elsewhere(group, results):
+    return Estimate(0.75, 0.25, 4, interval=[0.8, 0.9])
+def no_reason(group, results):
+    return Estimate(0.5, 0.1, 20, reason=None)
+def odd_note(group, results):
+    return Estimate(0.5, 0.1, 20, note=5)
+def odd_scale(group, results):
+    return Estimate(0.5, 0.1, 20, scale="0 to 1")
 """
 
 
@@ -431,9 +439,22 @@ def test_an_interval_that_user_code_gives_is_kept(tmp_path: Path) -> None:
     assert (row["stderr"], row["interval"], row["method"]) == (None, [0.5, None], "user")
 
 
-def test_an_interval_of_user_code_that_is_none_is_left_out_with_the_reason(tmp_path: Path) -> None:
-    row = user_row(tmp_path, "upside_down")
-    assert (row["value"], row["reason"]) == (0.75, "a user function returned (0.875, 0.5) as its interval")
+@pytest.mark.parametrize(("function", "ends"), [("upside_down", "(0.875, 0.5)"), ("elsewhere", "[0.8, 0.9]")])
+def test_an_interval_of_user_code_that_is_none_is_left_out_with_the_reason(
+    function: str, ends: str, tmp_path: Path
+) -> None:
+    row = user_row(tmp_path, function)
+    assert (row["value"], row["stderr"], row["interval"]) == (0.75, None, None)
+    assert row["reason"] == f"a user function returned {ends} as the interval of 0.75"
+
+
+@pytest.mark.parametrize(
+    ("function", "field"),
+    [("no_reason", "`reason` is None"), ("odd_note", "`note` is 5"), ("odd_scale", "`scale` is '0 to 1'")],
+)
+def test_what_results_could_not_be_read_with_again_is_no_number(function: str, field: str, tmp_path: Path) -> None:
+    row = user_row(tmp_path, function)
+    assert (row["value"], row["reason"]) == (None, f"a user function returned an Estimate whose {field}")
 
 
 @pytest.mark.parametrize("kind", ["mean", "harmonic_mean", "max"])

@@ -181,6 +181,24 @@ def test_without_a_standard_error_or_a_number_nothing_is_decided(tmp_path: Path)
     assert reasons["v"] == ("inconclusive", "all documents score alike, and nothing bounds how far others could")
 
 
+def test_an_interval_that_user_code_gave_decides_and_its_level_is_not_exceeded(tmp_path: Path) -> None:
+    """Its ends are given for 95 %: each may err with 2.5 %. One gate is allowed 5 %, two share them; three would need 1.7 %."""
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 20})
+    (folder / "own.py").write_text(
+        "from assay import Estimate\ndef given(group, results): return Estimate(0.5, 0.01, 20, interval=(0.25, 0.75))\n"
+    )
+    entry = "aggregate_metric_list: [{metric: x, name: y, aggregation: !function own.given}]\n"
+    (folder / "g.yaml").write_text(f"group: g\ntask: [t]\n{entry}")
+    run = make_run(folder, tmp_path / "r", {"t": [0.5, 0.4] * 10}, tasks=["g"])
+    [verdict] = gate(run, ["g/y >= 0.2"]).verdicts
+    assert (verdict.decision, verdict.bound) == ("pass", 0.25)
+    assert verdict.reason == "by the interval that user code gave"
+    assert decided(run, "g/y >= 0.4") == ["inconclusive"]  # 0.5 - 1.73 × 0.01, by its standard error alone, passes
+    assert decided(run, "g/y >= 0.8") == ["fail"]
+    assert decided(run, "g/y >= 0.2", "g/y <= 0.8") == ["pass", "pass"]
+    assert decided(run, "g/y >= 0.2", "g/y <= 0.8", "g/y >= 0.1")[:2] == ["inconclusive", "inconclusive"]
+
+
 def test_two_filters_are_two_rows_and_are_listed_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "r")
     assert main(["run", "-t", "first_steps_sums", "-L", "10", "-o", out, "--gate", "exact_match >= 50%"]) == 0

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from assay.comparison.contrasts import aggregation_of
 from assay.comparison.gate_text import GATE, Gate, suggestion
@@ -17,9 +17,9 @@ from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
 from assay.statistics.board import Board
-from assay.statistics.evidence import Estimate, Evidence, with_evidence
+from assay.statistics.evidence import USER_INTERVAL, Estimate, Evidence, with_evidence
 from assay.statistics.influence import PERCENT, SHARE, Bounds, Spread
-from assay.statistics.intervals import Decision, interval
+from assay.statistics.intervals import LEVEL, Decision, interval
 from assay.statistics.spread import MemberEstimate, smooth
 
 BOOTSTRAPS = 1000
@@ -121,6 +121,10 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
         open_because = why_undecided(row, [numbers.run]) or _lacking(row, stored)
         if open_because:
             return replace(measured, reason=open_because)
+    if stored.estimate.method == USER_INTERVAL:
+        return replace(
+            measured, ends=partial(_given_ends, stored.estimate), reason="by the interval that user code gave"
+        )
     estimate = numbers.estimate(row.name, row.key)
     if interval(estimate, 0.9) is None:
         return replace(measured, reason=_why_no_bound(stored, estimate))
@@ -134,6 +138,14 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
 
     reason = f"assuming the worst for the {missed} documents without a score" if missed else ""
     return replace(measured, ends=ends, reason=reason)
+
+
+def _given_ends(estimate: Estimate, alpha: float) -> Ends:
+    """The ends that user code gave: each errs with half of 5 % at most, so they serve that alpha and larger ones."""
+    if estimate.interval is None or alpha < (1 - LEVEL) / 2:
+        return -math.inf, math.inf
+    low, high = estimate.interval
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 def _lacking(row: PairedRow, stored: Row) -> str:

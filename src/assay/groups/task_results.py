@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from assay.config.group import GroupRules
 from assay.records import UserValue, number
 from assay.score_keys import STDERR, ScoreKey, filter_name_problem, metric_name_problem, split_rows, stderr_name
-from assay.statistics.evidence import NO_EVIDENCE, Estimate, Evidence
+from assay.statistics.evidence import NO_EVIDENCE, USER_INTERVAL, Estimate, Evidence
 from assay.statistics.influence import Influence
 from assay.user_code import UserCodeError
 
@@ -28,8 +28,6 @@ TaskResults = Mapping[str, Mapping[str, float]]
 Rows = Mapping[ScoreKey, Estimate]
 SAMPLES, LENGTH, NONE = "samples", "sample_len", "none"
 CODE_FAILED = Evidence(code_failed=True)
-USER_INTERVAL = "user"
-"""The method of an interval that user code returned."""
 
 
 class EstimatedFloat(float):
@@ -207,6 +205,9 @@ def _without_error_of(name: str, member: Estimate, returned: Estimate, n: int) -
 
 def _checked(estimate: Estimate) -> Estimate:
     """An estimate that user code may have made by hand."""
+    odd = next((name for name, fits in FITS.items() if not fits(getattr(estimate, name))), None)
+    if odd is not None:
+        return failed_estimate(f"a user function returned an Estimate whose `{odd}` is {getattr(estimate, odd)!r:.40}")
     if estimate.value is None and not estimate.reason:
         return failed_estimate("a user function returned no number, and no reason for it")
     if type(estimate.n) is not int or estimate.n < 0:
@@ -218,14 +219,41 @@ def _checked(estimate: Estimate) -> Estimate:
     return estimate if estimate.interval is None else _with_user_interval(estimate, estimate.interval)
 
 
+def _is_text(value: UserValue) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number_or_none(value: UserValue) -> bool:
+    return value is None or number(value) is not None
+
+
+def _is_pair_or_none(value: UserValue) -> bool:
+    return value is None or (isinstance(value, tuple) and len(value) == 2 and all(map(_is_number_or_none, value)))
+
+
+FITS: Mapping[str, Callable[[UserValue], bool]] = {
+    "reason": _is_text,
+    "method": _is_text,
+    "note": _is_text,
+    "df": _is_number_or_none,
+    "clusters": _is_number_or_none,
+    "scale": _is_pair_or_none,
+    "unused_bounds": _is_pair_or_none,
+}
+"""What the fields of an Estimate must be: others could be written to results.json, and not be read again."""
+
+
 def _with_user_interval(estimate: Estimate, written: UserValue) -> Estimate:
-    """An estimate with the interval that user code gave: two ends in their order, of which one that is None is open."""
+    """An estimate with the interval that user code gave: two ends in their order around its number, of which one that is None is
+    open. With another one, nothing that the code says of the number's error is believed."""
     if isinstance(written, list | tuple) and len(written) == 2:
         low, high = map(number, written)
-        known = [end for end in (low, high) if end is not None and end == end]
-        if len(known) == sum(end is not None for end in written) and known == sorted(known):
-            return replace(estimate, interval=(low, high), method=estimate.method or USER_INTERVAL)
-    return replace(estimate, interval=None, reason=f"a user function returned {written!r} as its interval")
+        known = [end for end in (low, estimate.value, high) if end is not None]
+        is_number = [end == end for end in known]
+        if len(known) == 1 + sum(end is not None for end in written) and all(is_number) and known == sorted(known):
+            return replace(estimate, interval=(low, high), method=USER_INTERVAL)
+    reason = f"a user function returned {written!r:.60} as the interval of {estimate.value!r}"
+    return replace(estimate, stderr=None, interval=None, reason=reason)
 
 
 def failed_estimate(reason: str) -> Estimate:

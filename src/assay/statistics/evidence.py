@@ -67,6 +67,10 @@ class Evidence:
 NO_EVIDENCE = Evidence()
 
 
+USER_INTERVAL = "user"
+"""The method of an interval that user code gave. Nothing is known of it but that its author calls it one of 95 %."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number computed from `n` documents, and how far it may be from that of all documents of their kind.
