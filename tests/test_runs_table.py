@@ -14,7 +14,7 @@ from assay.errors import ConfigError
 from assay.report.latex import write_latex
 from assay.report.report_table import NumberCell, ReportTable
 from assay.report.runs_table import RunsTableOptions, runs_table
-from compared_world import make_run, two_runs
+from compared_world import make_run, two_runs, write_tasks
 from paper_world import BOLD, DOCUMENTS, RUNS, SCORES, make_paper_runs
 
 
@@ -164,3 +164,17 @@ def test_runs_with_other_prompts_are_refused_unless_that_is_allowed(tmp_path: Pa
     with pytest.raises(ConfigError, match="prompts of 3 of 3 documents differ"):
         runs_table([a, other])
     assert runs_table([a, other], RunsTableOptions(allow_different_prompts=True)).lines
+
+
+def test_a_number_that_one_run_lacks_is_not_the_column_of_a_group_whichever_run_comes_first(tmp_path: Path) -> None:
+    """A geometric mean of 0.5 and 0 does not exist; the least of them does in both runs."""
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4, "u": [{}] * 4})
+    entries = "{metric: x, name: geo, aggregation: geometric_mean}, {metric: x, name: worst, aggregation: min}"
+    (folder / "g.yaml").write_text(f"group: g\ntask: [t, u]\naggregate_metric_list: [{entries}]\n")
+    scores = {"a": {"t": [0.5] * 4, "u": [0.5] * 4}, "b": {"t": [0.5] * 4, "u": [0.0] * 4}}
+    runs = [make_run(folder, tmp_path / name, own, tasks=["g"]) for name, own in scores.items()]
+    for order in (runs, runs[::-1]):
+        table = runs_table(order, RunsTableOptions(tasks=["g"]))
+        values = {str(line.cells[0]): line.cells[1].value for line in table.lines}  # type: ignore[union-attr]
+        assert values == {"a": 0.5, "b": 0.0}
+        assert any("worst" in note for note in table.notes)

@@ -19,7 +19,7 @@ from assay.report.table import is_logarithmic
 from assay.results import Row
 from assay.runs.lines import ResultLine
 from assay.runs.run import Run
-from assay.score_keys import metric_title, spellings
+from assay.score_keys import ScoreKey, metric_title, spellings
 
 Spread = Literal["stderr", "interval", "none"]
 """The uncertainty that is written beside a number."""
@@ -109,36 +109,40 @@ def _key(measure: _Measure, has_metrics: bool) -> str:
 
 def _measures(runs: Mapping[str, Run], options: RunsTableOptions) -> list[_Measure]:
     """The numbers that the options choose: in the order in which they are named, else in that of the first run."""
-    lines: dict[str, ResultLine] = {}
+    lines: dict[str, list[ResultLine]] = {}
     for run in runs.values():
         for line in run.lines:
-            before = lines.get(line.name)
-            if line.numbers and (before is None or (before.main is None and line.main is not None)):
-                lines[line.name] = line
+            if line.numbers:
+                lines.setdefault(line.name, []).append(line)
     for pattern in options.tasks:
         if not any(fnmatchcase(name, pattern) for name in lines):
             fix = did_you_mean(pattern, lines)
             raise ConfigError.at("--tasks", f"no task or group with numbers is named {pattern!r}", fix)
-    chosen = [line for line in lines.values() if not line.depth]
+    names = [name for name, of_runs in lines.items() if not of_runs[0].depth]
     if options.tasks:
-        matching = (line for pattern in options.tasks for line in lines.values() if fnmatchcase(line.name, pattern))
-        chosen = list({line.name: line for line in matching}.values())
-    known = {name for line in chosen for row in line.numbers for name in spellings(row.key)}
+        names = list(dict.fromkeys(name for pattern in options.tasks for name in lines if fnmatchcase(name, pattern)))
+    known = {text for name in names for line in lines[name] for row in line.numbers for text in spellings(row.key)}
     for metric in options.metrics:
         if metric not in known:
             fix = did_you_mean(metric, known)
             raise ConfigError.at("--metrics", f"these tasks have no metric named {metric!r}", fix)
-    measures = [_measure(line, row) for line in chosen for row in _chosen_rows(line, options.metrics)]
+    measures = [_measure(lines[name][0], row) for name in names for row in _chosen_rows(lines[name], options.metrics)]
     if not measures:
         what = f"the runs have no numbers: {some(list(runs))}"
         raise ConfigError.at("assay table", what, "name runs that have finished")
     return measures
 
 
-def _chosen_rows(line: ResultLine, metrics: Sequence[str]) -> list[Row]:
-    if not metrics:
-        return [line.main] if line.main is not None else []
-    return [row for row in line.numbers if spellings(row.key) & set(metrics)]
+def _chosen_rows(lines: Sequence[ResultLine], metrics: Sequence[str]) -> list[Row]:
+    """The rows of these metrics in any run; without metrics the main one of most runs, whichever run comes first."""
+    if metrics:
+        rows = {row.key: row for line in lines for row in line.numbers if spellings(row.key) & set(metrics)}
+        return list(rows.values())
+    mains = [line.main for line in lines if line.main is not None]
+    is_main, has_value = Counter(row.key for row in mains), Counter[ScoreKey]()
+    for line in lines:
+        has_value.update(row.key for row in line.numbers if row.estimate.value is not None)
+    return [max(mains, key=lambda row: (has_value[row.key], is_main[row.key], row.key))] if mains else []
 
 
 def _measure(line: ResultLine, row: Row) -> _Measure:
