@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from assay.errors import AssayError
 from assay.evaluation.definitions import parse_filter, parse_metric
 from assay.evaluation.score import Rescored, ScoreOptions
-from assay.exchange.importers import score
+from assay.exchange.importers import import_runs, score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Response, Rolling, Sample, Text, Usage
@@ -369,7 +369,24 @@ def test_of_many_samples_files_some_can_be_chosen(synthetic: Path, tmp_path: Pat
     options = ScoreOptions(tasks=["synth_mmlu_s01_law"], include_path=[str(synthetic)], include_defaults=False)
     assert list(lm_eval_layout(score(tmp_path / "out", options).results)["results"]) == ["synth_mmlu_s01_law"]
     every = ScoreOptions(include_path=[str(synthetic)], include_defaults=False)
-    assert len(lm_eval_layout(score(sorted((tmp_path / "out").glob("samples_*")), every).results)["results"]) == 5
+    [theirs] = [json.loads(path.read_text())["results"] for path in (tmp_path / "out").glob("results_*.json")]
+    ours = lm_eval_layout(score(sorted((tmp_path / "out").glob("samples_*")), every).results)["results"]
+    assert ours.keys() == theirs.keys()  # five tasks and their group, which is one of the folder's
+    assert ours["synth_mmlu5"]["acc,none"] == pytest.approx(theirs["synth_mmlu5"]["acc,none"], rel=1e-12)
+
+
+def test_the_groups_of_an_imported_run_are_computed_or_said_to_be_left_out(synthetic: Path, tmp_path: Path) -> None:
+    shutil.copytree(HERE / "logged/synth_mmlu5", tmp_path / "out")
+    import_runs([tmp_path / "out"], tmp_path / "run")
+    with_groups = ScoreOptions(include_path=[str(synthetic)], include_defaults=False)
+    assert list(score(tmp_path / "run", with_groups).results.groups) == ["synth_mmlu5"]
+    tasks_alone = tmp_path / "tasks"
+    shutil.copytree(synthetic, tasks_alone)
+    for file in tasks_alone.rglob("*.yaml"):
+        if "group: synth_mmlu5" in file.read_text():
+            file.unlink()
+    [remark] = score(tmp_path / "run", ScoreOptions(include_path=[str(tasks_alone)], include_defaults=False)).remarks
+    assert remark.startswith("left out: synth_mmlu5: its definition cannot be loaded")
 
 
 def test_a_damaged_samples_file_is_reported_with_its_line(tmp_path: Path, synthetic: Path) -> None:

@@ -145,8 +145,9 @@ class StoredRun:
             return SafeOptions(self.manifest["options"], [])
         names = [*self.run.members, *self.manifest["tasks"]]
         safe = without_paths(self.manifest["options"], names)
-        tasks = [name for name in safe.options["tasks"] if is_known(name, self.include_path)]
-        return safe._replace(options={**safe.options, "tasks": tasks})
+        groups = self.results.groups if self.is_imported else ()  # what is imported names tasks alone
+        tasks = [name for name in (*groups, *safe.options["tasks"]) if is_known(name, self.include_path)]
+        return safe._replace(options={**safe.options, "tasks": list(dict.fromkeys(tasks))})
 
     @property
     def left_out(self) -> Sequence[str]:
