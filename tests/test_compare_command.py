@@ -239,6 +239,15 @@ def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, di
     return {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
 
 
+def test_a_plan_of_tasks_is_by_the_metric_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    bundled = ["first_steps_facts", "first_steps_opposites"]
+    assert set(planned(capsys, *bundled, "--mde", "5pp", "--metric", "acc_norm")) == set(bundled)
+    assert main(["plan", *bundled, "--mde", "5pp", "--metric", "acc_nrom"]) == 2
+    assert "no task has a metric named 'acc_nrom' — did you mean 'acc_norm'?" in capsys.readouterr().err
+    rows = planned(capsys, *bundled, "--mde", "5pp", "--metric", "acc_mutual_info")
+    assert set(rows) == {"first_steps_facts"}  # the other one has no such metric
+
+
 def needed(variance: float, effect: float, power: float = 0.8, alpha: float = 0.05) -> int:
     return math.ceil(NormalIndPower().solve_power(effect / math.sqrt(variance), alpha=alpha, power=power, ratio=0))
 

@@ -199,6 +199,20 @@ def test_an_interval_that_user_code_gave_decides_and_its_level_is_not_exceeded(t
     assert decided(run, "g/y >= 0.2", "g/y <= 0.8", "g/y >= 0.1")[:2] == ["inconclusive", "inconclusive"]
 
 
+def test_an_interval_of_user_code_decides_nothing_while_documents_have_no_score(tmp_path: Path) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 20})
+    (folder / "own.py").write_text(
+        "from assay import Estimate\ndef given(group, results): return Estimate(0.5, 0.01, 19, interval=(0.25, 0.75))\n"
+    )
+    entry = "aggregate_metric_list: [{metric: x, name: y, aggregation: !function own.given}]\n"
+    (folder / "g.yaml").write_text(f"group: g\ntask: [t]\n{entry}")
+    run = make_run(folder, tmp_path / "r", {"t": [*[0.5, 0.4] * 9, 0.5, "no number"]}, tasks=["g"])
+    verdict, *_ = gate(run, ["g/y >= 0.2"]).verdicts
+    assert verdict.decision == "inconclusive"
+    assert verdict.reason == "1 documents failed, and how far they could move it is not known"
+    assert decided(run, "g/y >= 0.2", allow_incomplete=True) == ["pass"]
+
+
 def test_two_filters_are_two_rows_and_are_listed_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "r")
     assert main(["run", "-t", "first_steps_sums", "-L", "10", "-o", out, "--gate", "exact_match >= 50%"]) == 0

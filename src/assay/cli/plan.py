@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from assay.cli.flags import add_catalog_options, add_table_options, task_manager
 from assay.cli.output import echo, echo_err, echo_json, echo_table, echo_wrapped
 from assay.comparison.planning import Aim, Planned, may_be_rate, planned_from_runs, planned_from_tasks, unknown_task
-from assay.errors import ConfigError, Place, Problem, grouped, some
+from assay.errors import ConfigError, Place, Problem, did_you_mean, grouped, some
 from assay.number_text import NO_VALUE, format_figures, format_points, format_share
 from assay.report.report_table import Cell, Column, CountCell, ReportTable, TableLine
 from assay.runs.results import tasks_text
@@ -18,6 +18,7 @@ from assay.score_keys import ScoreKey, spellings
 
 if TYPE_CHECKING:
     from assay.comparison.noise import NoiseRow
+    from assay.tasks.runnable import Runnable
 
 COLUMNS = (
     Column("Tasks"),
@@ -197,8 +198,9 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     for names, why in grouped(prepared.broken.items()):
         echo_wrapped(f"{tasks_text(names)}: {why}", sys.stderr)
     tasks, unknown = {}, []
-    for each in (task for task in prepared.tasks if task.size):
-        keys = each.rows() or [ScoreKey(metric, "none") for metric in each.higher_is_better()]
+    known = _known_keys(prepared.tasks, options.metric)
+    for each in (task for task in prepared.tasks if task.size and task.task.name in known):
+        keys = known[each.task.name]
         rates = [key for key in keys if may_be_rate(each.aggregation(key))]
         if rates:
             tasks[each.task.name] = unknown_task(each.task.name, rates, each.size, each.source or each.task.name, aim)
@@ -213,6 +215,24 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     if missing:
         echo_err(f"no aggregated metric, or one of unknown variance: {', '.join(sorted(missing))}")
     return rows
+
+
+def _known_keys(tasks: "Sequence[Runnable]", wanted: str | None) -> dict[str, list[ScoreKey]]:
+    """The rows that tasks will have; of a `wanted` metric those alone, of the tasks that have it."""
+    every = {
+        task.task.name: list(task.rows() or [ScoreKey(metric, "none") for metric in task.higher_is_better()])
+        for task in tasks
+    }
+    if wanted is None:
+        return every
+    chosen = {name: [key for key in keys if wanted in spellings(key)] for name, keys in every.items()}
+    lacking = [name for name, keys in chosen.items() if not keys]
+    if len(lacking) == len(every):
+        names = [text for keys in every.values() for key in keys for text in spellings(key)]
+        raise ConfigError.at("--metric", f"no task has a metric named {wanted!r}", did_you_mean(wanted, names))
+    if lacking:
+        echo_err(f"no metric {wanted!r}: {', '.join(lacking)}")
+    return {name: keys for name, keys in chosen.items() if keys}
 
 
 def _has_own_unit(metric: str) -> bool:
