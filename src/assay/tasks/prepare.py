@@ -40,8 +40,8 @@ from assay.scoring.results import (
     GENERATE,
     LIKELIHOOD,
     ROLLING,
+    BoundMetric,
     GenResult,
-    Metric,
     ScoreRules,
     calls_without_text,
     grouped,
@@ -403,7 +403,7 @@ class PreparedTask:
     def parents(self) -> Mapping[str, str]:
         return self.scoring.parents
 
-    def _metrics(self) -> Iterator[Metric]:
+    def _metrics(self) -> Iterator[BoundMetric]:
         return iter(self.scoring.metrics)
 
     def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
@@ -557,7 +557,7 @@ class PreparedTask:
                 yield from (each for each in results if isinstance(each, GenResult))
 
 
-def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> AggregationOrFunction | None:
+def _aggregation_of(metric: str, metrics: Sequence[BoundMetric]) -> AggregationOrFunction | None:
     """The aggregation that the metrics of a filter have for one of them."""
     aggregation = next((each.aggregation for each in metrics if each.name == metric), None)
     return AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation
