@@ -1,24 +1,24 @@
-"""The tables behind the generated part of the seam matrix: what users extend, and the ways in which an extension is brought in.
+"""The tables behind the generated part of the seam matrix: what users extend, and the ways in which it is brought in.
 
-An `Extension` is code as a user writes it with the keys that name it in a file, and the number by hand. A way is a function
-that brings an extension into a world and returns the seam. The model says `x`: of the 8 documents of task b, 1 is right.
+An `Extension` is code as a user writes it, with the keys of a file that use it and the number by hand. A `Way` writes the files,
+or makes the objects. The model says `x`: of the 8 documents of task b, 1 is right.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from textwrap import dedent
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-import assay
 from assay import GroupConfig, StandardGroup, Task
-from seam_world import TASK, Names, Refused, Seam, World
+from seam_world import TASK, Names, Outcome, Refused, Seam, World
 
 NAME = "seam_own"
-"""What every extension is called, in Python and in files."""
+"""What every extension is called."""
 USE, HELPER = f"<{NAME}>", "<helper>"
-"""The value of a key that names the extension: its name, `!function own.seam_own`, or the object; and other code beside it."""
+"""The value of a key that uses the extension: its name, `!function own.seam_own`, or the object; and other code beside it."""
+FUNCTION = f"!function own.{NAME}"
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,14 @@ class Extension:
     """What is registered, where it is not the object that `!function` names."""
     decorator: str = ""
     """Arguments of the decorator beside the name."""
-    impossible: Mapping[str, Refused | str | float] = field(default_factory=dict)
-    """By way or consumer, another outcome than the number."""
+    unnamed: str = "must be a `!function`"
+    """The refusal of a name, where `kind` is None."""
+    asks: bool = False
+    """Whether it changes what is asked, and not how answers are scored."""
+    others: Mapping[str, Outcome] = field(default_factory=dict)
+    """By way, what happens instead."""
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    """By way, or kind of way, what happens today and should not."""
 
     @property
     def helper(self) -> str:
@@ -49,183 +55,226 @@ class Extension:
 
     @property
     def registering(self) -> str:
-        """The same, with the decorator of its kind."""
+        """The same, with the decorator of its kind; a kind of group is known by its name once it is imported."""
+        if self.kind == "groups":
+            return self.helper
         decorator = f"@assay.{str(self.kind).removesuffix('s')}({NAME!r}{self.decorator})"
         return re.sub(rf"^(?=(def|class) {self.plugin}\b)", f"{decorator}\n", self.helper, flags=re.MULTILINE)
 
     @property
-    def task(self) -> dict[str, Any]:
-        """The task that it changes, as a mapping."""
+    def plain(self) -> dict[str, Any]:
+        """The task or group without the extension, as a mapping."""
+        if self.of == "group":
+            return {"group": "g", "task": ["a", "b"]}
+        own = {
+            "task": "t",
+            "dataset_kwargs": {"data_files": {"test": "b.jsonl"}},
+            "metric_list": [{"metric": "exact_match"}],
+        }
         lines = [line.partition(": ") for line in TASK.format(name="b").splitlines()]
-        plain = {key: value for key, _, value in lines if key not in ("dataset_kwargs", "metric_list")}
-        plain |= {"dataset_kwargs": {"data_files": {"test": "b.jsonl"}}, "metric_list": [{"metric": "exact_match"}]}
-        return {key: value for key, value in {**plain, **self.base}.items() if value is not None}
+        whole = {**{key: value for key, _, value in lines}, **own, **self.base}
+        return {key: value for key, value in whole.items() if value is not None}
 
+    @property
+    def object_keys(self) -> dict[str, Any]:
+        """The keys, with the objects themselves."""
+        names: dict[str, Any] = {"__name__": "own"}
+        exec(compile(self.helper, "own.py", "exec"), names)
 
-FUNCTION = f"!function own.{NAME}"
+        def replaced(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {key: replaced(inner) for key, inner in value.items()}
+            if isinstance(value, list):
+                return [replaced(inner) for inner in value]
+            return names[value.strip("<>")] if value in (USE, HELPER) else value
+
+        keys: dict[str, Any] = replaced(self.keys)
+        return keys
 
 
 def yaml(keys: Mapping[str, Any], use: str = FUNCTION) -> str:
-    """A YAML file of keys."""
+    """A YAML file."""
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items())
     return text.replace(json.dumps(USE), use).replace(json.dumps(HELPER), "!function own.helper")
 
 
-def with_objects(extension: Extension) -> dict[str, Any]:
-    """The keys with the objects themselves."""
-    names: dict[str, Any] = {"__name__": "own"}
-    exec(compile(extension.helper, "own.py", "exec"), names)
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: replaced(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [replaced(inner) for inner in value]
-        return names[value.strip("<>")] if value in (USE, HELPER) else value
-
-    keys: dict[str, Any] = replaced(extension.keys)
-    return keys
-
-
 # --- ways in ---------------------------------------------------------------------------------------------------------
 
-Way = Callable[[Extension], Seam | None]
-OWNER = {"task": "t", "group": "g"}
+
+class BroughtIn(NamedTuple):
+    """Files of a world, what is selected in it, and how it is called in the results."""
+
+    files: Mapping[str, str]
+    select: Callable[[World], Sequence[Any]]
+    name: str
+    plugins: Sequence[str] = ()
 
 
-def seam(extension: Extension, way: str, files: Mapping[str, str], select: Any = None, **more: Any) -> Seam:
-    name = more.pop("name", OWNER[extension.of])
-    return Seam(extension.title, way, extension.number, select or Names([name]), files, name=name, row=extension.row,
-                of=extension.of, **more)  # fmt: skip
+def own_file(extension: Extension, use: str = FUNCTION) -> dict[str, str]:
+    """The file of the task or group that uses the extension."""
+    return {f"{extension.of}.yaml": yaml({**extension.plain, **extension.keys}, use)}
 
 
-def _file(extension: Extension, use: str = FUNCTION) -> dict[str, str]:
-    """The file of the task or group that names the extension."""
-    if extension.of == "group":
-        return {"g.yaml": yaml({"group": "g", "task": ["a", "b"], **extension.keys}, use)}
-    return {"t.yaml": yaml({**extension.task, "task": "t", **extension.keys}, use)}
+def plain_file(extension: Extension) -> dict[str, str]:
+    return {f"{extension.of}.yaml": yaml(extension.plain)}
 
 
-def by_function(extension: Extension) -> Seam:
-    return seam(extension, "!function in its file", {**_file(extension), "own.py": extension.helper})
+def by(extension: Extension, files: Mapping[str, str], *plugins: str) -> BroughtIn:
+    name: str = extension.plain[extension.of]
+    return BroughtIn(files, Names([name]), name, plugins)
 
 
-def from_an_include(extension: Extension) -> Seam:
-    used = yaml(extension.keys)
-    base = {"group": "g", "task": ["a", "b"]} if extension.of == "group" else {**extension.task, "task": "t"}
-    file = yaml({key: value for key, value in base.items() if key not in extension.keys})
-    files = {f"{OWNER[extension.of]}.yaml": f"{file}include: shared/base_yaml\n", "shared/base_yaml": used,
-             "shared/own.py": extension.helper}  # fmt: skip
-    return seam(extension, "!function in a file that it includes", files)
+def in_its_file(extension: Extension) -> BroughtIn:
+    return by(extension, {**own_file(extension), "own.py": extension.helper})
 
 
-def beside(extension: Extension) -> Seam | None:
-    files = {**_file(extension, NAME), "own.py": extension.registering if extension.kind else extension.helper}
-    return seam(extension, "a name, registered beside its file", files)
+def in_an_include(extension: Extension) -> BroughtIn:
+    base = {key: value for key, value in extension.plain.items() if key not in extension.keys}
+    file = {f"{extension.of}.yaml": f"{yaml(base)}include: shared/base_yaml\n"}
+    return by(extension, {**file, "shared/base_yaml": yaml(extension.keys), "shared/own.py": extension.helper})
 
 
-def as_plugin(extension: Extension) -> Seam | None:
-    if extension.kind is None:
-        return None
-    files = {**_file(extension, NAME), "elsewhere/plugged.py": extension.registering}
-    return seam(extension, "a name, with --plugin", files, options={"plugins": ["elsewhere/plugged.py"]})
+def registered_beside(extension: Extension) -> BroughtIn:
+    return by(extension, {**own_file(extension, NAME), "own.py": extension.registering})
 
 
-def as_package(extension: Extension) -> Seam | None:
-    if extension.kind is None:
-        return None
+def as_plugin(extension: Extension) -> BroughtIn:
+    files = {**own_file(extension, NAME), "elsewhere/plugged.py": extension.registering}
+    return by(extension, files, "elsewhere/plugged.py")
+
+
+def as_package(extension: Extension) -> BroughtIn:
+    # decorated where an entry point alone cannot say everything
+    code = extension.registering if extension.decorator else extension.helper
     point = f"[assay.{extension.kind}]\n{NAME} = seam_package:{extension.plugin}\n"
-    decorated = extension.registering if extension.decorator else extension.helper  # what an entry point cannot say
-    files = {
-        **_file(extension, NAME),
-        "site/seam_package.py": decorated,
-        "site/seam_package-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: seam_package\nVersion: 1.0\n",
-        "site/seam_package-1.0.dist-info/entry_points.txt": point,
-    }
-    return seam(extension, "a name, of an installed package", files)
+    about = "site/seam_package-1.0.dist-info"
+    files = {"site/seam_package.py": code, f"{about}/entry_points.txt": point,
+             f"{about}/METADATA": "Metadata-Version: 2.1\nName: seam_package\nVersion: 1.0\n"}  # fmt: skip
+    return by(extension, {**own_file(extension, NAME), **files})
 
 
-def inline(extension: Extension) -> Seam:
-    if extension.of == "group":
-        inner = {"group": "g", "task": ["a", "b"], **extension.keys}
-        files = {"mine/top.yaml": yaml({"group": "top", "task": [inner]})}
-        name = "top::g"
-    else:
-        inner = {**extension.task, "task": "t", "dataset_kwargs": {"data_files": {"test": "../b.jsonl"}}}
-        files = {"mine/top.yaml": yaml({"group": "top", "task": [{**inner, **extension.keys}]})}
-        name = "top::t"
-    return seam(extension, "inline in a group", {**files, "mine/own.py": extension.helper}, Names(["top"]), name=name)
+def inline(extension: Extension) -> BroughtIn:
+    inner = {**extension.plain, **extension.keys}
+    if extension.of == "task":
+        inner["dataset_kwargs"] = {"data_files": {"test": "../b.jsonl"}}
+    files = {"mine/top.yaml": yaml({"group": "top", "task": [inner]}), "mine/own.py": extension.helper}
+    return BroughtIn(files, Names(["top"]), f"top::{inner[extension.of]}")
 
 
-def over_a_member(extension: Extension) -> Seam:
-    member = {extension.of: OWNER[extension.of], **extension.keys}
-    files = {**_plain(extension), "mine/top.yaml": yaml({"group": "top", "task": [member]}),
-             "mine/own.py": extension.helper}  # fmt: skip
-    return seam(extension, "over a member of a group", files, Names(["top"]))
+def over_a_member(extension: Extension) -> BroughtIn:
+    member = {extension.of: extension.plain[extension.of], **extension.keys}
+    files = {"mine/top.yaml": yaml({"group": "top", "task": [member]}), "mine/own.py": extension.helper}
+    return by(extension, {**plain_file(extension), **files})._replace(select=Names(["top"]))
 
 
-def over_a_member_by_name(extension: Extension) -> Seam | None:
-    if extension.kind is None:
-        return None
-    member = {extension.of: OWNER[extension.of], **extension.keys}
-    files = {**_plain(extension), "mine/top.yaml": yaml({"group": "top", "task": [member]}, NAME),
-             "mine/own.py": extension.registering}  # fmt: skip
-    return seam(extension, "over a member of a group, a name registered beside it", files, Names(["top"]))
+def as_default(extension: Extension) -> BroughtIn:
+    top = {"group": "top", "task": [extension.plain[extension.of]], **extension.keys}
+    files = {"mine/top.yaml": yaml(top), "mine/own.py": extension.helper}
+    return by(extension, {**plain_file(extension), **files})._replace(select=Names(["top"]))
 
 
-def as_default(extension: Extension) -> Seam | None:
-    if extension.of == "group":
-        return None  # the keys of a group are its own: over_a_member sets those of groups below
-    files = {**_plain(extension), "mine/top.yaml": yaml({"group": "top", "task": ["t"], **extension.keys}),
-             "mine/own.py": extension.helper}  # fmt: skip
-    return seam(extension, "default of a group", files, Names(["top"]))
+def over_a_name_in_python(extension: Extension) -> BroughtIn:
+    spec = {extension.of: extension.plain[extension.of], **extension.object_keys}
+    return by(extension, plain_file(extension))._replace(select=lambda _: [dict(spec)])
 
 
-def in_a_mapping(extension: Extension) -> Seam:
-    keys = with_objects(extension)
-    spec = {extension.of: OWNER[extension.of], **keys}
-    return seam(extension, "an object, over a registered name in Python", _plain(extension), lambda _: [dict(spec)])
+def in_a_configuration(extension: Extension) -> BroughtIn:
+    return by(extension, {})._replace(select=lambda world: [{**_plain_in(world, extension), **extension.object_keys}])
 
 
-def in_a_configuration(extension: Extension) -> Seam:
-    keys = with_objects(extension)
-
+def in_an_object(extension: Extension) -> BroughtIn:
     def select(world: World) -> list[Any]:
-        if extension.of == "group":
-            return [{"group": "g", "task": ["a", "b"], **keys}]
-        data = {"dataset_kwargs": {"data_files": {"test": str(world.folder / "b.jsonl")}}}
-        return [{**extension.task, "task": "t", **data, **keys}]
+        if extension.of == "task":
+            return [Task.from_config({**_plain_in(world, extension), **extension.object_keys})]
+        group: StandardGroup[Any] = StandardGroup(GroupConfig(group="g", **extension.object_keys))
+        for task in world.manager.load(["a", "b"])["tasks"].values():
+            group.add_child(task)
+        return [group]
 
-    return seam(extension, "an object, in a configuration of Python", {}, select)
-
-
-def in_an_object(extension: Extension) -> Seam:
-    """The seeds' objects, made in Python."""
-    keys = with_objects(extension)
-
-    def select(world: World) -> list[Any]:
-        if extension.of == "group":
-            group: StandardGroup[Any] = StandardGroup(GroupConfig(group="g", **keys))
-            for task in world.manager.load(["a", "b"])["tasks"].values():
-                group.add_child(task)
-            return [group]
-        data = {"dataset_kwargs": {"data_files": {"test": str(world.folder / "b.jsonl")}}}
-        return [Task.from_config({**extension.task, "task": "t", **data, **keys})]
-
-    return seam(extension, "an object, in a Task or Group made in Python", {}, select)
+    return by(extension, {})._replace(select=select)
 
 
-def _plain(extension: Extension) -> dict[str, str]:
-    """The task or group without the extension."""
-    if extension.of == "group":
-        return {"g.yaml": yaml({"group": "g", "task": ["a", "b"]})}
-    return {"t.yaml": yaml({**extension.task, "task": "t"})}
+def _plain_in(world: World, extension: Extension) -> dict[str, Any]:
+    data = {"dataset_kwargs": {"data_files": {"test": str(world.folder / "b.jsonl")}}}
+    return {**extension.plain, **(data if extension.of == "task" else {})}
 
 
-WAYS: Sequence[Way] = (
-    by_function, from_an_include, beside, as_plugin, as_package, inline, over_a_member, over_a_member_by_name, as_default,
-    in_a_mapping, in_a_configuration, in_an_object,
+COMMAND = "a command takes names"
+
+
+def of_python(extension: Extension, way: "Way") -> dict[str, Outcome]:
+    """Code in memory has no name on the command line, and is not there any more when a run is scored again."""
+    score: Outcome = Refused(["set in Python: "])
+    merge = score
+    if extension.of == "task" and extension.asks:  # what was asked is stored
+        score, merge = extension.number, Refused(["changed since the shards were run"])
+    if way.make is in_an_object and (extension.of == "group" or extension.asks):
+        score = merge = Refused(["task '", "its definition is not found", "--with FILE"])
+    return {"command": COMMAND, "validate": COMMAND, "score": score, "merge": merge}
+
+
+class Way(NamedTuple):
+    title: str
+    make: Callable[[Extension], BroughtIn]
+    by: Literal["function", "name", "object"] = "function"
+
+
+WAYS = (
+    Way("!function in its file", in_its_file),
+    Way("!function in a file that it includes", in_an_include),
+    Way("a name that a file beside it registers", registered_beside, "name"),
+    Way("a name, with --plugin", as_plugin, "name"),
+    Way("a name of an installed package", as_package, "name"),
+    Way("inline in a group", inline),
+    Way("over a member of a group", over_a_member),
+    Way("default of a group", as_default),
+    Way("an object, over a registered name", over_a_name_in_python, "object"),
+    Way("an object, in a configuration", in_a_configuration, "object"),
+    Way("an object, in a Task or Group", in_an_object, "object"),
 )  # fmt: skip
+BESIDE, PLUGIN, PACKAGE = (way.title for way in WAYS[2:5])
+OVER_NAME, _, OBJECT = (way.title for way in WAYS[8:])
+
+
+def outcomes(extension: Extension, way: Way) -> Outcome:
+    """What every consumer of a row of cells has, where it is not the number."""
+    if way.title in extension.others:
+        return extension.others[way.title]
+    if extension.of == "group" and way.make is as_default:
+        return "the keys of a group are its own"
+    if way.by == "name" and extension.kind is None:
+        return Refused([extension.unnamed]) if way.title == BESIDE else "no registry"
+    if way.title == BESIDE and extension.kind == "groups":
+        return Refused([f"no kind of group named '{NAME}'", "!function"])
+    if way.title == BESIDE and extension.kind != "scorers":  # only scorers are found without being named
+        return Refused([f"no {str(extension.kind).removesuffix('s')} named '{NAME}'"])
+    return None
+
+
+def seam(extension: Extension, way: Way) -> Seam:
+    """The cells of an extension that is brought in like that."""
+    outcome = outcomes(extension, way)
+    if isinstance(outcome, str):
+        return Seam(extension.title, way.title, outcome, Names(), of=extension.of)
+    files, select, name, plugins = way.make(extension)
+    row = extension.row
+    if way.by == "name":  # of each way another one: a class of an earlier cell may still be known by its name
+        named = f"{NAME}_{WAYS.index(way)}"
+        files, row = {file: text.replace(NAME, named) for file, text in files.items()}, row.replace(NAME, named)
+        if isinstance(outcome, Refused):
+            outcome = Refused([text.replace(NAME, named) for text in outcome.texts])
+    others = of_python(extension, way) if way.by == "object" and outcome is None else {}
+    if extension.asks:
+        others["process_instances"] = "instances have their question and target"
+    wrong = extension.wrong.get(way.title) or extension.wrong.get(way.by)
+    return Seam(extension.title, way.title, extension.number if outcome is None else outcome, select, files, name=name, row=row,
+                of=extension.of, options={"plugins": list(plugins)} if plugins else {}, others=others, wrong=wrong)  # fmt: skip
+
+
+def matrix() -> Iterator[Seam]:
+    """Every extension in every way."""
+    return (seam(extension, way) for extension in EXTENSIONS for way in WAYS)
+
 
 # --- extensions ------------------------------------------------------------------------------------------------------
 
@@ -234,15 +283,12 @@ SAMPLED = {
     "generation_kwargs": {"do_sample": True, "temperature": 1.0, "until": []},
     "filter_list": [{"name": "none", "filter": [{"function": "take_first_k", "k": 2}]}],
 }
-CHOICES = {
-    "output_type": "multiple_choice",
-    "doc_to_choice": ["x", "y"],
-    "doc_to_target": "gold",
-    "metric_list": [{"metric": "acc"}],
-}
+CHOICES = {"output_type": "multiple_choice", "doc_to_choice": ["x", "y"], "metric_list": [{"metric": "acc"}]}
 METRIC = {"metric_list": [{"metric": USE, "aggregation": "mean"}]}
 STEP = {"filter_list": [{"name": "none", "filter": [{"function": USE}, {"function": "take_first"}]}]}
 MADE = "\ndef made():\n    return lambda responses, doc: [each.replace('x', 'y') for each in responses]\n"
+M7 = "a function without `aggregation` is refused; seed 001: the mean"
+M8 = "a mapping with a registered name is read as a new task without data; in a member list it changes the registered one"
 
 
 def scorer(title: str, number: float, *body: str, row: str = "exact_match,none", base: str = "GenerationScorer", **more: Any) -> Extension:  # fmt: skip
@@ -257,14 +303,16 @@ def task_class(title: str, number: float, *body: str, **more: Any) -> Extension:
 
 def group_class(title: str, *body: str) -> Extension:
     code = f"class {NAME}(StandardGroup):\n" + "".join(f"    {line}\n" for line in body)
-    return Extension(f"a group class with {title}", 0.25, code, {"type": USE}, of="group")
+    other_kind = Refused(["group 'g'", f"`type: {NAME}`", "make an object of that class"])
+    return Extension(f"a group class with {title}", 0.25, code, {"type": USE}, "groups", of="group",
+                     others={PACKAGE: "no registry of installed packages", OBJECT: other_kind})  # fmt: skip
 
 
 EXTENSIONS = [
     Extension("a metric", 0.75, f"def {NAME}(references, prediction):\n    return 0.75 * (prediction == 'x')",
               METRIC, "metrics", f"{NAME},none"),
     Extension("a metric without aggregation", 0.75, f"def {NAME}(references, prediction):\n    return 0.75 * (prediction == 'x')",
-              {"metric_list": [{"metric": USE}]}, "metrics", f"{NAME},none"),
+              {"metric_list": [{"metric": USE}]}, "metrics", f"{NAME},none", wrong={"function": M7, "object": M7}),
     Extension("a metric of several rows", 0.75, f"def {NAME}(references, predictions):\n    return {{'part': 0.75 * (predictions == ['x'])}}",
               METRIC, "metrics", "part,none"),
     Extension("a metric with a parameter", 0.75, f"def {NAME}(references, prediction, *, value: float = 0.0):\n    return value",
@@ -311,11 +359,15 @@ EXTENSIONS = [
                "    self._sample_scores = {('own', 'none'): [0.75 for _ in self.sort_instances(instances)]}", "    return self._sample_scores", row="own,none"),
     Extension("process_results", 0.75, f"def {NAME}(doc, results):\n    return {{'own': 0.75 * (results == ['x'])}}",
               {"process_results": USE}, row="own,none", base={"metric_list": None}),
-    Extension("a target", 0.875, f"def {NAME}(doc):\n    return 'y' if doc['gold'] == 'x' else 'x'", {"doc_to_target": USE}),
-    Extension("a question", 0.875, f"def {NAME}(doc):\n    return 'seam ' + doc['q']", {"doc_to_text": USE}),
-    Extension("a function of documents", 0.25, f"def {NAME}(docs):\n    return docs.select(range(4))", {"process_docs": USE}),
+    Extension("a target", 0.875, f"def {NAME}(doc):\n    return 'y' if doc['gold'] == 'x' else 'x'", {"doc_to_target": USE},
+              unnamed="have no column", asks=True, wrong={OVER_NAME: M8}),
+    Extension("a question", 0.875, f"def {NAME}(doc):\n    return 'seam ' + doc['q']", {"doc_to_text": USE},
+              unnamed="have no column", asks=True, wrong={OVER_NAME: M8}),
+    Extension("a function of documents", 0.25, f"def {NAME}(docs):\n    return docs.select(range(4))", {"process_docs": USE},
+              asks=True),
     Extension("an aggregator function", 0.25, f"def {NAME}(group, results):\n    return 0.25 * len(group.get_all_tasks()) / 2",
-              {"aggregate_metric_list": [{"metric": "exact_match", "aggregation": USE}]}, "aggregators", of="group"),
+              {"aggregate_metric_list": [{"metric": "exact_match", "aggregation": USE}]}, "aggregators", of="group",
+              others=dict.fromkeys([PLUGIN, PACKAGE], Refused(["must be a class derived from Aggregator"]))),
     Extension("an aggregator class", 0.25, f"class {NAME}(Aggregator):\n    def aggregate(self, group, results):\n"
               "        return {'exact_match,none': (results['a']['exact_match,none'] * results['b']['exact_match,none']) ** 0.5}",
               {"aggregate_metric_list": [{"metric": "exact_match", "aggregation": USE}]}, "aggregators", of="group"),
@@ -327,12 +379,3 @@ EXTENSIONS = [
                 "    self._aggregator = CustomAggregator(config, lambda group, results: {'exact_match,none': 0.25})"),
     group_class("compute_metrics", "def compute_metrics(self, task_results):", "    return {'exact_match,none': 0.25}"),
 ]  # fmt: skip
-
-
-def matrix() -> Iterator[Seam]:
-    """Every extension in every way."""
-    for extension in EXTENSIONS:
-        for way in WAYS:
-            made = way(extension)
-            if made is not None:
-                yield made

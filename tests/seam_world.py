@@ -87,6 +87,10 @@ class Refused:
     texts: Sequence[str]
 
 
+Outcome = float | Refused | str | None
+"""A number, a refusal, why there is no such cell, or None: nothing of its own."""
+
+
 @dataclass(frozen=True)
 class Seam:
     """An extension and the way it is brought in: the files it is in, and what is selected with it.
@@ -97,7 +101,7 @@ class Seam:
 
     extension: str
     way: str
-    number: float | Refused
+    number: Outcome
     select: Callable[[World], Specs]
     files: Mapping[str, str] = field(default_factory=dict)
     _: KW_ONLY
@@ -110,21 +114,21 @@ class Seam:
     model: Callable[[World], Any] = World.model
     include: Sequence[str] = (".",)
     of: Literal["group", "task"] = "group"
-    others: Mapping[str, float | Refused | str | None] = field(default_factory=dict)
-    wrong: Mapping[str, str] = field(default_factory=dict)
-    """Consumers whose outcome is a known bug, with what happens instead."""
+    others: Mapping[str, Outcome] = field(default_factory=dict)
+    wrong: str | None = None
+    """A known bug: what its cells do today and should not."""
 
     @property
     def title(self) -> str:
         return f"{self.extension}, {self.way}"
 
-    def outcome(self, consumer: str) -> float | Refused | str | None:
-        """The number, the refusal, or why there is no such cell."""
-        if consumer in self.others:
-            return self.others[consumer]
-        return IMPOSSIBLE.get((consumer, self.of)) or (
-            "a command takes names" if consumer == "command" and not isinstance(self.select, Names) else self.number
-        )
+    def outcome(self, consumer: str) -> Outcome:
+        """What the consumer gives."""
+        if (consumer, self.of) in IMPOSSIBLE:
+            return IMPOSSIBLE[consumer, self.of]
+        if consumer == "command" and not isinstance(self.select, Names):
+            return "a command takes names"
+        return self.others.get(consumer, self.number)
 
 
 IMPOSSIBLE = {
