@@ -40,8 +40,8 @@ from assay.scoring.results import (
     GENERATE,
     LIKELIHOOD,
     ROLLING,
+    BoundMetric,
     GenResult,
-    Metric,
     ModelRoles,
     ScoreRules,
     calls_without_text,
@@ -421,7 +421,7 @@ class PreparedTask:
     def listed_rows(self) -> Sequence[ScoreKey]:
         return self.scoring.listed_rows
 
-    def _metrics(self) -> Iterator[Metric]:
+    def _metrics(self) -> Iterator[BoundMetric]:
         return iter(self.scoring.metrics)
 
     def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
@@ -575,7 +575,7 @@ class PreparedTask:
                 yield from (each for each in results if isinstance(each, GenResult))
 
 
-def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> AggregationOrFunction | None:
+def _aggregation_of(metric: str, metrics: Sequence[BoundMetric]) -> AggregationOrFunction | None:
     """The aggregation that the metrics of a filter have for one of them."""
     aggregation = next((each.aggregation for each in metrics if each.name == metric), None)
     return AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation
