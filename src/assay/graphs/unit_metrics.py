@@ -16,9 +16,10 @@ from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import MetricRegistry, Registry, dress, read_signature, subclass_of
+from assay.scoring.declarations import Metric
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.metrics.structured import ALONE
-from assay.scoring.results import GENERATE, DeclaredMetric
+from assay.scoring.results import GENERATE
 from assay.statistics.influence import SHARE, Bounds
 
 AT_MAX_TURNS = ("not_solved", "measure", "fail")
@@ -489,13 +490,13 @@ TOLERANCE = 1e-9
 """Distance from the best score that still counts as correct: sums of fractions are not exact."""
 
 
-def gives_a_number(declared: DeclaredMetric) -> bool:
+def gives_a_number(declared: Metric) -> bool:
     """Whether a metric gives one number for one answer."""
     is_mean = GENERATE in declared.functions and declared.aggregation == "mean"
     return is_mean and (declared.gives is None or declared.gives() == ())
 
 
-def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
+def adapted(name: str, declared: Metric) -> type[UnitMetric]:
     """A metric of assay as a class of unit metrics, with its parameters, `key` and `threshold`."""
     function = declared.functions[GENERATE]
     best = (100.0 if name in ALONE else 1.0) if declared.higher_is_better else 0.0
