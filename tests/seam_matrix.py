@@ -233,7 +233,7 @@ WAYS = (
     Way("an object, in a Task or Group", in_an_object, "object"),
 )  # fmt: skip
 BESIDE, PLUGIN, PACKAGE = (way.title for way in WAYS[2:5])
-OVER_NAME, _, OBJECT = (way.title for way in WAYS[8:])
+OBJECT = WAYS[-1].title
 
 
 def outcomes(extension: Extension, way: Way) -> Outcome:
@@ -288,7 +288,6 @@ METRIC = {"metric_list": [{"metric": USE, "aggregation": "mean"}]}
 STEP = {"filter_list": [{"name": "none", "filter": [{"function": USE}, {"function": "take_first"}]}]}
 MADE = "\ndef made():\n    return lambda responses, doc: [each.replace('x', 'y') for each in responses]\n"
 M7 = "a function without `aggregation` is refused; seed 001: the mean"
-M8 = "a mapping with a registered name is read as a new task without data; in a member list it changes the registered one"
 
 
 def scorer(title: str, number: float, *body: str, row: str = "exact_match,none", base: str = "GenerationScorer", **more: Any) -> Extension:  # fmt: skip
@@ -360,9 +359,9 @@ EXTENSIONS = [
     Extension("process_results", 0.75, f"def {NAME}(doc, results):\n    return {{'own': 0.75 * (results == ['x'])}}",
               {"process_results": USE}, row="own,none", base={"metric_list": None}),
     Extension("a target", 0.875, f"def {NAME}(doc):\n    return 'y' if doc['gold'] == 'x' else 'x'", {"doc_to_target": USE},
-              unnamed="have no column", asks=True, wrong={OVER_NAME: M8}),
+              unnamed="have no column", asks=True),
     Extension("a question", 0.875, f"def {NAME}(doc):\n    return 'seam ' + doc['q']", {"doc_to_text": USE},
-              unnamed="have no column", asks=True, wrong={OVER_NAME: M8}),
+              unnamed="have no column", asks=True),
     Extension("a function of documents", 0.25, f"def {NAME}(docs):\n    return docs.select(range(4))", {"process_docs": USE},
               asks=True),
     Extension("an aggregator function", 0.25, f"def {NAME}(group, results):\n    return 0.25 * len(group.get_all_tasks()) / 2",

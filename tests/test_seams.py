@@ -540,7 +540,7 @@ def classed(
 
 
 def in_python(way: str, spec: Mapping[str, Any], number: float | Refused = 0.75, **others: Any) -> Seam:
-    later = Refused(["task 'a'", "its definition is not found", "--with FILE"])
+    later = Refused(["task 'a'", "class was set in Python: MineInPython", "--with FILE"])
     stored = {} if isinstance(number, Refused) else {"score": later, "merge": later}
     return Seam(
         "a class over a task", way, number, lambda _: [dict(spec)], name="a", of="task", others={**stored, **others}
