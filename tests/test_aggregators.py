@@ -154,6 +154,16 @@ def test_a_median_between_far_members_varies_as_its_middle_one(tmp_path: Path) -
 FIRST, SECOND = (1, 0, 1, 1, 0), (1, 0, 0, 1, 0.5)
 
 
+def test_a_group_whose_error_a_few_documents_make_says_so_and_one_read_as_lm_eval_does_not(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        scored(tmp_path, name, acc=[0] * 19 + [100])
+    group_file(tmp_path, "group: g\ntask: [a, b]\naggregate_metric_list: [{metric: acc}]\n")
+    # of the squared deviations 95² + 19 · 5² of each task, one document's are 95 %
+    note = "2 of 40 documents make half of its uncertainty: others may move it further than its interval says"
+    assert rows_of(run(tmp_path, ANYTHING, "g"), "g")["acc,none"]["note"] == note
+    assert "note" not in rows_of(run(tmp_path, ANYTHING, "g", compat="lm-eval"), "g")["acc,none"]
+
+
 @pytest.mark.parametrize(
     ("written", "of_one"),
     [
@@ -227,6 +237,10 @@ TWO_FILTERS: Plain = {
 )
 def test_forms_of_filter_list(written: dict[str, object], expected: dict[str, float]) -> None:
     assert computed(TWO_FILTERS, {"metric": "f1", **written}) == pytest.approx(expected, abs=1e-15)
+
+
+def test_filters_are_not_combined_where_no_member_has_any() -> None:
+    assert computed(THREE, {"metric": "f1", "combine": True}) == {}
 
 
 def test_combined_filters_count_a_document_once(tmp_path: Path) -> None:
