@@ -148,7 +148,24 @@ def test_a_median_between_far_members_varies_as_its_middle_one(tmp_path: Path) -
         tmp_path, "group: g\ntask: [low, high, mid]\naggregate_metric_list: [{metric: acc, aggregation: median}]\n"
     )
     assert row["value"] == pytest.approx(0.5)
-    assert row["stderr"] == pytest.approx(statistics.stdev(middle) / math.sqrt(40), rel=0.08)
+    error = statistics.stdev(middle) / math.sqrt(40)
+    assert row["stderr"] == pytest.approx(error, rel=0.08)
+    width = 2 * 2.0227 * error  # of Student's with 39 degrees of freedom
+    assert row["interval"] == [
+        pytest.approx(0.5 - width / 2, abs=0.1 * width),
+        pytest.approx(0.5 + width / 2, abs=0.1 * width),
+    ]
+
+
+def test_a_median_of_two_members_has_the_interval_of_their_mean(tmp_path: Path) -> None:
+    """They are one number. The interval depends on how seldom the smaller one, all right, is known to be wrong."""
+    scored(tmp_path, "few", acc=[1, 1, 1])
+    scored(tmp_path, "many", acc=[1, 0, 0, 0] * 10)
+    entries = "{metric: acc, weight_by_size: false}, {metric: acc, aggregation: median, name: median}"
+    group_file(tmp_path, f"group: g\ntask: [few, many]\naggregate_metric_list: [{entries}]\n")
+    rows = rows_of(run(tmp_path, ANYTHING, "g"), "g")
+    assert rows["median,none"]["value"] == rows["acc,none"]["value"] == 0.625
+    assert rows["median,none"]["interval"] == pytest.approx(rows["acc,none"]["interval"], abs=0.005)
 
 
 FIRST, SECOND = (1, 0, 1, 1, 0), (1, 0, 0, 1, 0.5)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from bench.labels import Cell, measured, ranking
+from scipy.stats import t  # type: ignore[import-untyped]
 
 from assay.statistics import combine, estimate
 from assay.statistics.aggregations import krippendorff_alpha
@@ -135,6 +136,16 @@ def test_clusters_that_are_labelled_and_judged_alike_count_once() -> None:
     fourfold = corrected(np.tile(judge, 4), np.tile(labels, 4), clusters=np.tile(np.arange(200), 4).tolist())
     assert fourfold.value == pytest.approx(single.value)
     assert fourfold.stderr == pytest.approx(single.stderr, rel=0.01)
+
+
+def test_for_comparisons_documents_are_as_far_apart_as_the_interval_is_wide() -> None:
+    number = corrected(*SCORES)
+    documents, low, high = number.for_contrasts, number.low, number.high
+    assert low is not None
+    assert high is not None
+    assert documents.mean() == pytest.approx(number.value)
+    error = math.sqrt(((documents - documents.mean()) ** 2).sum()) / len(documents)
+    assert t.ppf(0.975, len(documents) - 1) * error == pytest.approx((high - low) / 2, rel=1e-6)
 
 
 def test_a_group_of_corrected_numbers_has_their_errors() -> None:
