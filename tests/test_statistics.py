@@ -178,6 +178,12 @@ def test_a_number_without_an_interval_says_why(number: Any, reason: str) -> None
     assert reason in number.reason
 
 
+def test_scores_that_differ_by_rounding_alone_are_the_same() -> None:
+    number = estimate([0.3, 0.1 + 0.2] * 10, bounds=(0, 1))
+    assert number.stderr == 0
+    assert ends(number) == pytest.approx(ends(estimate([0.3] * 20, bounds=(0, 1))), rel=1e-12)
+
+
 def test_any_array_of_numbers_is_taken() -> None:
     import pandas as pd
 
