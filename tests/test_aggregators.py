@@ -139,6 +139,15 @@ def test_the_least_and_the_greatest_have_no_standard_error_and_say_why(name: str
     assert "matter of chance" in row["reason"]
 
 
+def test_a_difference_of_shares_lies_between_minus_1_and_1(tmp_path: Path) -> None:
+    scored(tmp_path, "a", acc=[1, 1, 1])
+    scored(tmp_path, "b", acc=[0, 0, 0])
+    entry = "{metric: acc, aggregation: difference}"
+    row = group_row(tmp_path, f"group: g\ntask: [a, b]\naggregate_metric_list: [{entry}]\n")
+    assert (row["value"], row["scale"]) == (1.0, [-1.0, 1.0])
+    assert -1.0 <= row["interval"][0] < row["interval"][1] <= 1.0
+
+
 def test_a_median_between_far_members_varies_as_its_middle_one(tmp_path: Path) -> None:
     middle = [0.4, 0.6] * 20
     scored(tmp_path, "low", acc=[0.1, 0.12] * 20)

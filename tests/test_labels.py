@@ -86,6 +86,11 @@ def test_a_judge_that_says_the_same_of_all_adds_nothing_to_the_labels() -> None:
     assert (number.method, number.tuning) == ("labels alone, mid-p", 0.0)
 
 
+def test_a_bound_at_infinity_is_none() -> None:
+    number, plain = corrected(*SCORES, bounds=(0.0, math.inf)), corrected(*SCORES, bounds=None)
+    assert (number.value, number.stderr, number.high) == (plain.value, plain.stderr, plain.high)
+
+
 def test_a_judge_that_is_right_is_not_believed_without_an_interval() -> None:
     verdicts = [1.0] * 300 + [0.0] * 200
     number = corrected(verdicts, [each if place % 10 == 0 else NONE for place, each in enumerate(verdicts)])
@@ -138,8 +143,14 @@ def test_clusters_that_are_labelled_and_judged_alike_count_once() -> None:
     assert fourfold.stderr == pytest.approx(single.stderr, rel=0.01)
 
 
-def test_for_comparisons_documents_are_as_far_apart_as_the_interval_is_wide() -> None:
-    number = corrected(*SCORES)
+ALONE = [0.5] * 20, [0.2, 0.5, 0.9, 0.4, 0.7, 0.65, 0.1, 0.8, *[NONE] * 12]
+
+
+@pytest.mark.parametrize("scores", [SCORES, ALONE], ids=["corrected", "labels alone"])
+def test_for_comparisons_documents_are_as_far_apart_as_the_interval_is_wide(
+    scores: tuple[list[float], list[float]],
+) -> None:
+    number = corrected(*scores)
     documents, low, high = number.for_contrasts, number.low, number.high
     assert low is not None
     assert high is not None
