@@ -149,17 +149,17 @@ class _Process:
         is_new = maker not in self._numbers
         number = self._numbers.setdefault(maker, len(self._numbers))
         request = pickle.dumps((number, maker if is_new else None, seconds, state, values), pickle.HIGHEST_PROTOCOL)
+        is_ready = False
         try:
             _write(child.stdin.fileno(), _REQUEST.pack(len(request)) + request)
             result, drawn, size = _REPLY.unpack(_read(child.stdout.fileno(), _REPLY.size))
             reply = _read(child.stdout.fileno(), drawn + size)
+            is_ready = result == _DONE or RENDER_ERRORS[result] is not MemoryError
         except (BrokenPipeError, EOFError):
             raise _Ended(self._end(patience=1.0)) from None
-        except BaseException:
-            self._end()  # its answer would be taken for that of the next template
-            raise
-        if result != _DONE and RENDER_ERRORS[result] is MemoryError:
-            self._end()  # what is left of its memory may be too little for the next
+        finally:
+            if not is_ready:  # it would give this answer to the next template, or has too little memory left for it
+                self._end()
         return result, reply[:drawn], reply[drawn:].decode("utf-8", "surrogatepass")
 
     def _start(self) -> "subprocess.Popen[bytes]":
