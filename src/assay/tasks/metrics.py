@@ -12,7 +12,6 @@ from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
 from assay.records import Function, MetricValue, UserValue
-from assay.registry import Accepted, accepted, names_only
 from assay.scoring.ahead import ParallelMetric
 from assay.scoring.combined import own_bounds
 from assay.scoring.declarations import Metric
@@ -30,6 +29,7 @@ from assay.scoring.metrics.structured import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, BoundMetric, GenResult, Result
 from assay.scoring.scorer import Scorer
+from assay.signatures import Accepted, accepted, names_only
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats
 from assay.statistics.influence import Bounds, read_bounds
 from assay.tasks.runnable import AggregationOrFunction
@@ -349,6 +349,8 @@ class MetricBinder:
                 fix = "add `aggregation: mean`"
                 raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
             aggregation_named = declared.aggregation
+        if aggregation_named == "median" and self.dialect.takes_upper_median:
+            aggregation_named = "median_high"
         if aggregation_named not in AGGREGATIONS:
             what = f"no aggregation named {aggregation_named!r}"
             raise self._problem(number, "aggregation", what, did_you_mean(str(aggregation_named), AGGREGATIONS.names()))
