@@ -10,11 +10,11 @@ from assay.graphs.sygra_classes import UnitMetricResult, lost_result
 from assay.graphs.unit_metrics import JUDGED, judged
 from assay.graphs.walk import NodeFailed, State, Steps, Walk
 from assay.records import Generate, JSONDict, Request, Response, UserValue
-from assay.registry import accepted, dress
 from assay.scoring.declarations import Metric
 from assay.scoring.judges import LLMJudgeScorer
 from assay.scoring.results import GenResult, Result
 from assay.scoring.scorer_models import Unscored
+from assay.signatures import accepted, dress
 
 QUESTION = "question"
 

@@ -13,8 +13,9 @@ from typing import Any, Generic, TypeVar
 from assay.errors import Place
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import Registry, accepted, refused
+from assay.registry import Registry, refused
 from assay.scoring.declarations import RECORD, Metric, prepared
+from assay.signatures import accepted
 from assay.statistics.influence import Bounds
 
 T = TypeVar("T")

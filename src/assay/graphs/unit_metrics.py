@@ -18,12 +18,13 @@ from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_classes import MetricRegistry, UnitMetric, UnitMetricResult, as_mapping, declare_unit_class
 from assay.records import Failed, JSONDict, UserFunction, UserValue
-from assay.registry import Accepted, Registry, accepted, dress, read_signature, subclass_of
+from assay.registry import Registry, subclass_of
 from assay.scoring.declarations import RECORD, Metric, prepared
 from assay.scoring.metrics.convention import read_call
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.metrics.structured import ALONE
 from assay.scoring.results import GENERATE, GenResult
+from assay.signatures import Accepted, accepted, dress
 from assay.statistics.influence import SHARE
 
 JUDGED = "judged record"
@@ -434,8 +435,8 @@ def bind(declared: Metric, dialect: Dialect = OURS, /, **params: UserValue) -> C
     if RECORD not in declared.functions:  # a judge, which its node asks
         judge: Compare = function(**params)
         return judge
-    signature = read_signature(function).parameters.values()
-    rules = {each.name: dialect for each in signature if each.annotation is Dialect}
+    known = accepted(function).named
+    rules = {name: dialect for name, each in known.items() if each.annotation is Dialect}
     bound: Compare = getattr(function, "prepared", partial(partial, function))(**params, **rules)
     return bound
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assay.records import MetricValue, UserFunction, UserValue
-from assay.registry import Accepted, accepted, dress
+from assay.signatures import Accepted, accepted, dress
 from assay.statistics.influence import Bounds
 
 RECORD = "record"

@@ -28,7 +28,6 @@ from assay.records import (
     UserValue,
     arguments,
 )
-from assay.registry import read_signature
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
     CHOICE,
@@ -59,6 +58,7 @@ from assay.scoring.results import (
 from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.workers import ScoreInput, ScorerMemo, ScoreWorkers, Workers, identity_of
+from assay.signatures import read_signature
 from assay.statistics.influence import Bounds
 from assay.user_code import call_user_code, is_overridden
 

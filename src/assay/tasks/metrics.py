@@ -12,7 +12,6 @@ from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
 from assay.records import Function, MetricValue, UserValue
-from assay.registry import Accepted, accepted, names_only
 from assay.scoring.ahead import ParallelMetric
 from assay.scoring.combined import own_bounds
 from assay.scoring.declarations import Metric
@@ -30,6 +29,7 @@ from assay.scoring.metrics.structured import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, BoundMetric, GenResult, Result
 from assay.scoring.scorer import Scorer
+from assay.signatures import Accepted, accepted, names_only
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats
 from assay.statistics.influence import Bounds, read_bounds
 from assay.tasks.kinds import metric_of_kinds
