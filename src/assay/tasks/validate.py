@@ -1,6 +1,5 @@
 """Everything that can be known to be wrong without a model, a network or running any helper code."""
 
-import inspect
 import logging
 import re
 import time
@@ -30,7 +29,6 @@ from assay.scoring.filters import FILTERS, selection_note
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS
-from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.scoring.scorer_models import models_of
 from assay.signatures import Accepted, accepted
 from assay.tasks.documents import evaluated_docs, open_splits
@@ -51,6 +49,7 @@ from assay.tasks.prompt_checks import (
 )
 from assay.tasks.scoring import answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
+from assay.tasks.stand_ins import Unloaded, UnloadedScorer, stand_in
 from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
 from assay.user_code import UserCodeError, user_code
 
@@ -113,7 +112,7 @@ def validate(
         serious = [problem for problem in _checked(task, checks, broken) if problem.serious]
         problems += [each for each in serious if "is not a valid template" not in each.what]  # reported with its format
     known = _MemberAnswers(loaded["tasks"], checks)
-    resolve = _unloaded if code is None else code.helpers.resolve
+    resolve = stand_in if code is None else code.helpers.resolve
     for group in loaded["groups"].values():
         missing = [problem for problem in map(check_function, functions_in(group.config)) if problem is not None]
         problems += missing
@@ -160,7 +159,7 @@ def _check(task: Task, checks: _Checks) -> list[Problem]:
     kind = kind_of(task)
     if kind is None:
         return list(_check_task(task, checks))
-    helpers = Helpers(_unloaded, list, checks.find_metric, dict) if checks.code is None else checks.code.helpers
+    helpers = Helpers(stand_in, list, checks.find_metric, dict) if checks.code is None else checks.code.helpers
     return kind.check(task, replace(helpers, definition=checks.settings.graphs.definition), checks.find_dotted)
 
 
@@ -263,54 +262,6 @@ def _check_data(task: Task) -> Iterator[Problem]:
                     find_files(path, folder, None)
             except DataError as error:
                 yield Problem(place, str(error), "put the file there, or correct its name", serious=serious)
-
-
-class _AnyCallable:
-    """A stand-in for what helper code defines: it is not run here, so it may be anything."""
-
-    is_unknown = True
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self.__name__ = "function"
-
-    def apply(self, resps: Any, docs: Any) -> Any:  # noqa: ARG002  # the shape of a filter
-        return resps
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        return self
-
-
-class _AnyScorer(_AnyCallable, Scorer):
-    """The same for a class, which may be a scorer."""
-
-    score_instances = GenerationScorer.score_instances
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        Scorer.__init__(self, None)
-        self.__name__ = "function"
-
-
-def _unloaded(function: Function) -> Any:
-    """Return a stand-in for a function or class: with its signature, where the text of its module shows it, else with any."""
-    written = static_signature(function)
-    if written is None or written.is_class:
-        kind = _AnyCallable if is_plain_class(function) else _AnyScorer
-        known = {} if written is None else {"__signature__": written.signature, "is_unknown": False}
-        return type(function.name, (kind,), known)
-
-    def stand_in(*_: Any, **__: Any) -> Any:
-        return stand_in
-
-    async def async_stand_in(*_: Any, **__: Any) -> None: ...
-
-    def generator_stand_in(*_: Any, **__: Any) -> Iterator[None]:
-        yield
-
-    like: Any = async_stand_in if written.is_async else generator_stand_in if written.is_generator else stand_in
-    like.__name__, like.__signature__ = function.name, written.signature
-    like.__code__ = like.__code__.replace(co_filename=str(module_file(function)), co_firstlineno=written.line)
-    like.is_async, like.is_generator = written.is_async, written.is_generator
-    return like
 
 
 def is_own_class(checks: _Checks, written: Function | type) -> bool:
@@ -477,14 +428,14 @@ HIDDEN: Mapping[str, Any] = {
 
 def _static_helpers(known: Mapping[str, set[str]], find_metric: FindMetric) -> Helpers:
     """Helper code that is only read: what it registers may be anything."""
-    metrics = {name: RegisteredMetric(_AnyCallable(), _AnyCallable(), None) for name in known.get("metric", ())}
+    metrics = {name: RegisteredMetric(Unloaded(), Unloaded(), None) for name in known.get("metric", ())}
     return Helpers(
-        _unloaded,
+        stand_in,
         list,
         lambda name: metrics[name].function if name in metrics else find_metric(name),
-        lambda: dict.fromkeys(known.get("filter", ()), _AnyScorer),
+        lambda: dict.fromkeys(known.get("filter", ()), UnloadedScorer),
         metrics,
-        dict.fromkeys(known.get("aggregation", ()), _AnyCallable()),
+        dict.fromkeys(known.get("aggregation", ()), Unloaded()),
     )
 
 
@@ -579,18 +530,8 @@ def _scorer(written: str | Function | ScorerConfig | None) -> Iterator[tuple[str
 
 def _accepts(kind: str, name: str | Function) -> list[Accepted]:
     if isinstance(name, Function):
-        written = static_signature(name)
-        return [] if written is None else [accepted(_With(written.signature))]
+        return [] if static_signature(name) is None else [accepted(stand_in(name))]
     if kind == "metric":
         return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []
     registry = FILTERS if kind == "filter" else SCORERS
     return [registry.accepts(registry[name])] if name in registry else []
-
-
-class _With:
-    """A callable with a given signature."""
-
-    def __init__(self, signature: inspect.Signature) -> None:
-        self.__signature__ = signature
-
-    def __call__(self) -> None: ...
