@@ -33,9 +33,9 @@ from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.statistics.evidence import Estimate
+from assay.tasks.checks import unknown_clusters
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
-from assay.tasks.prepare import check_clusters
 from assay.tasks.rescore import StoredTask
 from assay.tasks.runnable import UNDER_TEST, TaskFacts
 from assay.tasks.settings import Helpers, Settings
@@ -75,7 +75,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     }
     problems += [each for each in unknown_tool_problems(file, tools) if each.serious]
     written = _columns_with_repeat(file, columns) if len(rows) else None
-    problems += aggregator_problems(file, processors or (), written, settings)
+    problems += [*unknown_clusters(task, rows), *aggregator_problems(file, processors or (), written, settings)]
     problems += (
         [] if any(problem.serious for problem in problems) else row_problems(file, fields, processors or (), settings)
     )
@@ -96,7 +96,6 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     )
     if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
-    check_clusters(task, rows)
     if not prepared.facts.size and len(rows):
         raise DataError("there are no records")
     return prepared
