@@ -207,6 +207,11 @@ def give_parameters(
     wrapper.__signature__ = Signature([*first, *further])  # type: ignore[attr-defined]
 
 
+def give_signature(stand_in: UserFunction, signature: Signature) -> None:
+    """Give what stands for a callable its signature."""
+    stand_in.__signature__ = signature  # type: ignore[attr-defined]
+
+
 def with_options(function: UserFunction, options: Mapping[str, tuple[UserValue, UserValue]]) -> UserFunction:
     """Return a function whose signature lists options, each with type and default, in place of `**options`."""
     known = inspect.signature(function)

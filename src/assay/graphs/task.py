@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from assay.catalog.functions import declared_metrics, static_signature
+from assay.catalog.functions import declared_metrics
 from assay.dialect import OURS
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
@@ -33,12 +33,13 @@ from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.statistics.evidence import Estimate
+from assay.tasks.checks import unknown_clusters
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
-from assay.tasks.prepare import check_clusters
 from assay.tasks.rescore import StoredTask
 from assay.tasks.runnable import UNDER_TEST, TaskFacts
 from assay.tasks.settings import Helpers, Settings
+from assay.tasks.stand_ins import UnloadedMethods, is_written_function, unloaded_function
 from assay.tasks.task import Task
 
 NO_RECORDS = "the source has no records"
@@ -74,7 +75,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     }
     problems += [each for each in unknown_tool_problems(file, tools) if each.serious]
     written = _columns_with_repeat(file, columns) if len(rows) else None
-    problems += aggregator_problems(file, processors or (), written, settings)
+    problems += [*unknown_clusters(task, rows), *aggregator_problems(file, processors or (), written, settings)]
     problems += (
         [] if any(problem.serious for problem in problems) else row_problems(file, fields, processors or (), settings)
     )
@@ -95,7 +96,6 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     )
     if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
-    check_clusters(task, rows)
     if not prepared.facts.size and len(rows):
         raise DataError("there are no records")
     return prepared
@@ -276,41 +276,12 @@ def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, stor
     return RescoredGraph(task=task, settings=settings, processors=processors, scored=there, stored=stored)
 
 
-class _AnyMethod(type):
-    """Classes that have every method one asks for."""
-
-    def __getattr__(cls, name: str) -> UserValue:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_, **__: {}
-
-
-class _Unseen(metaclass=_AnyMethod):
-    """A stand-in for a user's class that is not imported: it may be and take anything."""
-
-    def __init__(self, *_: UserValue, **__: UserValue) -> None:
-        pass
-
-    def apply(self, *_: UserValue) -> UserValue:
-        raise NotImplementedError
-
-    process = transform = apply
-
-
-def _unseen(name: str, folder: str | None, place: Place, tools: Collection[str]) -> UserValue:
-    """The stand-in for what a dotted name means: a function with its signature, where its source shows one."""
+def _stand_in(name: str, folder: str | None, place: Place, tools: Collection[str]) -> UserValue:
+    """The stand-in for what a dotted name means."""
     module, _, last = name.rpartition(".")
-    written = static_signature(Function(folder or "", module, last, place)) if module else None
-    if (written is None or written.is_class) and name not in tools:
-        return _Unseen
-
-    def stand_in(*_: UserValue, **__: UserValue) -> dict[str, UserValue]:
-        return {}
-
-    stand_in.__name__ = last
-    if written is not None and not written.is_class:
-        stand_in.__signature__ = written.signature  # type: ignore[attr-defined]
-    return stand_in
+    function = Function(folder or "", module, last, place)
+    is_function = name in tools or (bool(module) and is_written_function(function))
+    return unloaded_function(function) if is_function else UnloadedMethods
 
 
 def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, folder: str | None) -> list[Problem]:
@@ -339,7 +310,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
 
     def dotted(name: str, folder: str | None, place: Place) -> UserValue:
         named.add(name)
-        return find_dotted(name, folder, place) or _unseen(name, folder, place, tools)
+        return find_dotted(name, folder, place) or _stand_in(name, folder, place, tools)
 
     looked = replace(helpers, dotted=dotted)
     sources = GraphSources(Settings(), looked)
@@ -373,9 +344,9 @@ def _seen_tools(file: GraphFile, helpers: Helpers, folder: str | None, find_dott
         for each in map(tool_spec, getattr(node, "tools", ())):
             module, _, last = each.name.rpartition(".")
             place = file.node_place(name, "tools")
-            written = static_signature(Function(folder or "", module, last, place)) if module else None
+            is_function = bool(module) and is_written_function(Function(folder or "", module, last, place))
             try:
-                if find_dotted(each.name, folder, place) is None and (written is None or written.is_class):
+                if find_dotted(each.name, folder, place) is None and not is_function:
                     return ()
                 tools.update(find_tools([each.name], helpers, folder, place))
             except ConfigError:
