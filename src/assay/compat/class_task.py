@@ -26,6 +26,7 @@ from assay.records import (
     plain_to_messages,
     prompt_text,
 )
+from assay.samples.data import columns_of
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
@@ -69,7 +70,7 @@ class ClassTask(PreparedTask):
             lm_task.look_at_first()
             lm_task.set_fewshot_seed(settings.run.fewshot_random_seed)
             docs = lm_task.task_docs
-            wrong = [*unknown_clusters(task, docs)]
+            wrong = [*unknown_clusters(task, columns_of(docs))]
             if wrong:
                 raise ConfigError(wrong)
             prompter = Prompter(lm_task.yaml_config, (), dialect=dialect_of("lm-eval"))  # its methods say the rest

@@ -5,16 +5,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from assay.catalog.functions import declared_metrics
-from assay.dialect import OURS
+from assay.checks import Check, Level, list_problems
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
 from assay.graphs.binding import GraphBinder, find_tools, tool_spec
 from assay.graphs.collate import LACKING
 from assay.graphs.models import GraphModels
-from assay.graphs.output import Estimated, Finish, make_finish, make_processors
+from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
 from assay.graphs.scores import (
     GraphScores,
@@ -66,16 +67,13 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     rows, name = sources.records(file, folder)
     if not len(rows) and not settings.dialect.reports_without_records:
         raise DataError(NO_RECORDS)
-    columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ()))
-    if len(rows):
-        problems += [*undeclared(file, columns, settings.dialect), *lacking_sides(file, columns)]
-    problems += [*_taken_columns(file, columns), *_unasked_model(file, models)]
+    columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ())) if len(rows) else ()
+    checked = CheckedGraph(task, file, settings, models, processors or (), columns)
+    problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
     tools = {
         tool for node in (graph.nodes if graph is not None else {}).values() for tool in getattr(node, "tools", ())
     }
     problems += [each for each in unknown_tool_problems(file, tools) if each.serious]
-    written = _columns_with_repeat(file, columns) if len(rows) else None
-    problems += [*unknown_clusters(task, rows), *aggregator_problems(file, processors or (), written, settings)]
     problems += (
         [] if any(problem.serious for problem in problems) else row_problems(file, fields, processors or (), settings)
     )
@@ -123,15 +121,27 @@ def _finish_for(file: GraphFile, finish: Finish, settings: Settings) -> Finish:
     }
 
 
-def _taken_columns(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
+class CheckedGraph(NamedTuple):
+    """A graph as far as it is known: of records that come over a network, or from user code that is not run, no column is."""
+
+    task: Task
+    file: GraphFile
+    settings: Settings
+    models: GraphModels
+    processors: Sequence[Processor]
+    columns: tuple[str, ...]
+
+
+def _taken_columns(graph: CheckedGraph) -> Iterator[Problem]:
     for column in REPEAT_COLUMNS:
-        if columns.count(column) > 1:
+        if graph.columns.count(column) > 1:
             what = f"the records have a column {column!r}, which --repeats writes"
-            yield Problem(file.place("graph_config"), what, "rename the column, or run without --repeats")
+            yield Problem(graph.file.place("graph_config"), what, "rename the column, or run without --repeats")
 
 
-def _unasked_model(file: GraphFile, models: GraphModels) -> Iterator[Problem]:
-    """Refuse the model of a run for a graph that asks none: table and manifest would credit it with the graph's numbers."""
+def _unasked_model(graph: CheckedGraph) -> Iterator[Problem]:
+    """Find the model of a run that the graph does not ask: table and manifest would credit it with the graph's numbers."""
+    file, models = graph.file, graph.models
     if not models.settings.graphs.whole or UNDER_TEST in models.needs:
         return
     roles = " and ".join(sorted(models.backends))
@@ -141,20 +151,28 @@ def _unasked_model(file: GraphFile, models: GraphModels) -> Iterator[Problem]:
     yield Problem(file.place("graph_config"), what, fix, serious=not roles)
 
 
-def _columns_with_repeat(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
-    written = columns_written(file, columns)
-    return written if written is None else written | set(REPEAT_COLUMNS).intersection(columns)
-
-
-def columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
+def _columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
     """The columns that records will have; None where code decides."""
-    if file.config.output_config.generator is not None or (not file.outputs and has_hidden_keys(file)):
+    if not columns or file.config.output_config.generator is not None or (not file.outputs and has_hidden_keys(file)):
         return None
-    return set(file.outputs) or {*columns, *produced(file)}
+    return (set(file.outputs) or {*columns, *produced(file)}) | set(REPEAT_COLUMNS).intersection(columns)
 
 
-def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
-    """Yield the problems of unit metrics that compare values which nothing produces."""
+def _wrong_aggregators(graph: CheckedGraph) -> list[Problem]:
+    written = _columns_written(graph.file, graph.columns)
+    return aggregator_problems(graph.file, graph.processors, written, graph.settings)
+
+
+def _undeclared_keys(graph: CheckedGraph) -> Iterator[Problem]:
+    if graph.columns:
+        yield from undeclared(graph.file, graph.columns, graph.settings.dialect)
+
+
+def _lacking_sides(graph: CheckedGraph) -> Iterator[Problem]:
+    """Find unit metrics that compare values which nothing produces."""
+    file, columns = graph.file, graph.columns
+    if not columns:
+        return
     known = {*columns, *produced(file)}
     for name, node in file.nodes.items():
         for key in (
@@ -164,6 +182,21 @@ def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
             if isinstance(column, str) and "unit_metrics_map" in node.settings and column not in known:
                 what = f"nothing produces {column!r}: no column of the records, no output_keys"
                 yield Problem(file.node_place(name, key), what, did_you_mean(column, known))
+
+
+def _unknown_clusters(graph: CheckedGraph) -> Iterator[Problem]:
+    if graph.columns:
+        yield from unknown_clusters(graph.task, graph.columns)
+
+
+GRAPH_CHECKS: tuple[Check[CheckedGraph], ...] = (
+    Check(Level.BOUND, _undeclared_keys),
+    Check(Level.BOUND, _lacking_sides),
+    Check(Level.BOUND, _taken_columns),
+    Check(Level.BOUND, _unasked_model),
+    Check(Level.BOUND, _unknown_clusters),
+    Check(Level.BOUND, _wrong_aggregators),
+)
 
 
 def unknown_tool_problems(file: GraphFile, tools: Collection[str]) -> Iterator[Problem]:
@@ -325,9 +358,9 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     missing = list(sources.missing_files(file, folder))
     columns = () if missing else _columns(task, sources, folder, find_dotted, problems)
     problems += missing
-    if columns:
-        problems += [*undeclared(file, columns, OURS), *lacking_sides(file, columns)]
-        problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
+    models = GraphModels(file, Settings(), looked, folder)
+    checked = CheckedGraph(task, file, Settings(), models, processors, columns)
+    problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
     problems = [replace(each, serious=False) if each.cause == LACKING else each for each in problems]
     declared = declared_metrics(_files(named, folder))
     if declared:

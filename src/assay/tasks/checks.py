@@ -151,12 +151,12 @@ def unnamed_roles(about: CheckedTask) -> Iterator[Problem]:
             yield Problem(place, f"the scorer asks a model in the role {role!r}", fix, serious=False)
 
 
-def unknown_clusters(task: Task, docs: Split) -> Iterator[Problem]:
+def unknown_clusters(task: Task, columns: Sequence[str]) -> Iterator[Problem]:
     """Find a `cluster_by` column that the documents do not have."""
     column = task.config.cluster_by
-    if column is not None and column not in columns_of(docs):
+    if column is not None and column not in columns:
         what = f"the documents have no column {column!r} for cluster_by"
-        yield Problem(placer(task, "cluster_by")(), what, did_you_mean(column, columns_of(docs)))
+        yield Problem(placer(task, "cluster_by")(), what, did_you_mean(column, columns))
 
 
 def unknown_columns(about: CheckedTask) -> Iterator[Problem]:
@@ -189,7 +189,7 @@ TASK_CHECKS: tuple[Check[CheckedTask], ...] = (
     Check(Level.LOADED, unsupported_prompt),
     Check(Level.LOADED, odd_selections),
     Check(Level.LOADED, lambda about: misfit_functions(about.task, about.config)),
-    Check(Level.BOUND, lambda about: unknown_clusters(about.task, about.docs)),
+    Check(Level.BOUND, lambda about: unknown_clusters(about.task, about.columns)),
     Check(Level.BOUND, unknown_columns),
     Check(Level.BOUND, lambda about: prompt_problems(about.task, about.config, about.columns, about.settings)),
     Check(
