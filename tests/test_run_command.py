@@ -15,7 +15,7 @@ import pytest
 import assay
 import run_world
 from assay.cli import main, progress
-from assay.cli.progress import Progress
+from assay.report.progress import Progress
 from assay.errors import ConfigError
 from assay.models import Scripted
 from commands import Run

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 from assay.catalog.index import Index, index_root
 from assay.catalog.roots import all_roots
 from assay.cli.flags import add_catalog_options, task_manager
-from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
+from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, write_lines
 from assay.dialect import dialect_of_files
 from assay.errors import ConfigError, Place
 from assay.records import JSON
 from assay.similar import nearest
+from assay.safe_text import printable
 
 DETAILED = 300
 """The most names whose files are read for titles and sizes: fourteen thousand would take half a minute."""

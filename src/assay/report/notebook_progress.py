@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from assay.cli.progress import Progress, terminal_line
+from assay.report.progress import Progress, terminal_line
 from assay.evaluation.time_left import time_left_of
 
 if TYPE_CHECKING:
