@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from assay.report.progress import log_line, terminal_line
 from assay.engine.counts import TaskCounts
 from assay.evaluation import time_left as module
 from assay.evaluation.time_left import TimeEstimator, TimeLeft
 from assay.number_text import time_left_text
+from assay.report.progress import log_line, terminal_line
 from assay.tasks.runnable import TaskFacts
 from small_runs import write_task
 

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_type_hints
 
-
 HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.comparison.compare": ("compare",),
     "assay.comparison.leaderboard": (

@@ -13,8 +13,8 @@ from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_term
 from assay.dialect import dialect_of_files
 from assay.errors import ConfigError, Place
 from assay.records import JSON
-from assay.similar import nearest
 from assay.safe_text import printable
+from assay.similar import nearest
 
 DETAILED = 300
 """The most names whose files are read for titles and sizes: fourteen thousand would take half a minute."""
