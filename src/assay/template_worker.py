@@ -27,7 +27,7 @@ from typing import Any
 
 from jinja2 import TemplateError, UndefinedError
 
-from assay.user_code import clock_stopped
+from assay.user_code import UserCodeError, clock_stopped, user_code
 
 MAX_RENDERED = 64 * 2**20
 """Characters of one rendered template: as many as an answer may have bytes, and more than any model reads."""
@@ -44,7 +44,7 @@ NEEDED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LC_TIME", "LD_LIBRARY_PATH", "P
 """The environment variables that the process is given. Without torch, transformers is imported in a fraction of the time."""
 FIXED = {"USE_TORCH": "0", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from assay.template_worker import serve; serve()"
-KNOWN_ELSEWHERE = (*sys.stdlib_module_names, "assay", "jinja2", "numpy")
+KNOWN_ELSEWHERE = (*sys.stdlib_module_names, "assay", "jinja2", "numpy", "PIL")
 """Packages whose objects the process can have: others may be a user's, whose modules it would not find."""
 LARGE = 2**20
 """Bytes of values from which on their own size is added to what a template may take."""
@@ -67,16 +67,19 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:
         owner = value if isinstance(value, type | FunctionType | BuiltinFunctionType) else type(value)
         if (owner.__module__ or "builtins").partition(".")[0] not in KNOWN_ELSEWHERE:
-            raise CannotTravel
+            raise pickle.PicklingError(f"{owner.__module__} may be a user's module")
         return NotImplemented
 
 
 def _pickled(value: object) -> bytes:
     written = BytesIO()
     try:
-        _Pickler(written, pickle.HIGHEST_PROTOCOL).dump(value)
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise CannotTravel from error
+        with user_code(""):  # an image is read while it is pickled: that may raise anything
+            _Pickler(written, pickle.HIGHEST_PROTOCOL).dump(value)
+    except UserCodeError as error:
+        if isinstance(error.__cause__, RecursionError):  # data may be nested so: that is no way around the limits
+            raise error.__cause__ from None
+        raise CannotTravel from None
     return written.getvalue()
 
 
