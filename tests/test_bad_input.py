@@ -184,6 +184,12 @@ def test_names_of_tags_are_checked(tag: str, manage: Manage) -> None:
     assert any("the tag" in problem.what for problem in validate(manager))
 
 
+def test_a_slip_in_a_key_of_a_mapping_is_one_of_that_key(manage: Manage) -> None:
+    """What makes a file a graph is a key with a mapping, too."""
+    [problem] = validate(manage({"t.yaml": a_task("t") + "generation_kwarg: {temperature: 0}\n"}))
+    assert (problem.what, problem.fix) == ("unknown key 'generation_kwarg'", "did you mean 'generation_kwargs'?")
+
+
 def test_a_metric_list_stays_where_the_task_does_not_say_what_is_asked(manage: Manage) -> None:
     text = "task: t\ndataset_path: d\ndoc_to_choice: choices\nformats: mcqa\nmetric_list: [{metric: acc}]\n"
     task = manage({"t.yaml": text}).load("t")["tasks"]["t"]
