@@ -193,6 +193,16 @@ def test_one_name_in_two_files_of_a_folder_is_refused_with_both_named(write: Wri
     assert lenient.load("t")["tasks"]["t"].fields.place("task").file.endswith("one.yaml")
 
 
+def test_files_that_take_their_name_from_an_included_one_are_named_as_the_place(write: Write) -> None:
+    folder = write({"base.yaml": a_task("t"), "one.yaml": "include: base.yaml\n", "two.yaml": "include: base.yaml\n"})
+    problems = validate(TaskManager(include_path=folder, include_defaults=False, compat="lm-eval"))
+    base = f"task 't' is also defined in {folder / 'base.yaml'}"
+    assert [(str(problem.place), problem.what) for problem in problems] == [
+        (str(folder / "one.yaml"), base),
+        (str(folder / "two.yaml"), base),
+    ]
+
+
 def test_a_later_folder_wins_over_an_earlier_one(write: Write, tmp_path: Path) -> None:
     first = write({"t.yaml": a_task("t", num_fewshot="1")})
     second = write({"../second/t.yaml": a_task("t", num_fewshot="2")}).parent / "second"
