@@ -27,15 +27,15 @@ from assay.config.task import MetricConfig
 from assay.errors import Place
 from assay.records import Failed, Sample
 from assay.scoring.filters import DEFAULT, FILTERS, build_pipeline
-from assay.scoring.loop import AnsweredSample, ScoringLoop
+from assay.scoring.helpers import Helpers
+from assay.scoring.loop import ScoringLoop
+from assay.scoring.metric_binding import MetricBinder
 from assay.scoring.metrics.registry import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
 from assay.scoring.metrics.text import edits
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, ResultBuilder
-from assay.scoring.scorer import GenerationScorer
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, AnsweredSample, MCResult, ResultBuilder
+from assay.scoring.scorer import GenerationScorer, bind, scorer_step
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate
-from assay.tasks.metrics import MetricBinder
-from assay.tasks.settings import Helpers
 
 pytestmark = pytest.mark.slow  # hundreds of cases each, and other libraries' implementations of them
 CASES = 200
@@ -57,8 +57,10 @@ def scoring(output_type: str, metrics: Sequence[Mapping[str, Any]]) -> ScoringLo
     ]  # fmt: skip
     bound = MetricBinder(output_type, place, helpers).bind(configs, processed=False)
     scorer = GenerationScorer()
-    scorer.bind(DEFAULT.name, bound)
-    return ScoringLoop([(build_pipeline(DEFAULT, place), scorer)], ResultBuilder(output_type))
+    bind(scorer, DEFAULT.name, bound)
+    reading = ResultBuilder(output_type)
+    step = scorer_step(scorer, build_pipeline(DEFAULT, place), (DEFAULT.name,), reading, "t")
+    return ScoringLoop([step], reading)
 
 
 def scores(scored: ScoringLoop, doc: Mapping[str, Any], responses: Sequence[Any]) -> Mapping[str, Any]:

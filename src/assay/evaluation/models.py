@@ -28,7 +28,7 @@ from assay.records import JSONDict, JSONObject, Message, Prompt
 from assay.runs.folder import RunError, RunFolder
 from assay.runs.run import Run
 from assay.scoring.results import ModelRoles
-from assay.scoring.scorer import Scorer
+from assay.scoring.scorer import Scorer, members_of, need_of, roles_of
 from assay.scoring.scorer_models import models_of
 from assay.tasks.preflight import MEANING, check_model, check_over_length, check_roles, check_template
 from assay.tasks.runnable import Runnable
@@ -297,8 +297,8 @@ def role_models(config: RunConfig, objects: Mapping[str, AnyModel], named_by_tas
 def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> None:
     """Refuse models that cannot do what the scorers ask of their role."""
     for scorer in scorers:
-        for role in () if scorer.members else scorer.models():
-            need = scorer.need(role)
+        for role in () if members_of(scorer) else roles_of(scorer):
+            need = need_of(scorer, role)
             if not getattr(models[role].can, need):
                 what = (
                     f"scorer {scorer.name!r} needs a model that can {MEANING[need]}, and {models[role].name!r} cannot"

@@ -46,7 +46,7 @@ from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics, unfi
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
-from assay.tasks.settings import Helpers
+from assay.scoring.helpers import Helpers
 from assay.user_code import place_of, user_code
 
 ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Value]]
@@ -167,7 +167,7 @@ class GraphBinder:
             return {}  # reported where the node's metrics are checked
         judges = {field: metric for field, metric in metrics.items() if isinstance(metric, JudgeMetric)}
         for judge in judges.values():
-            for role, model in judge.scorer.models().items():
+            for role, model in judge.scorer.model_roles.items():
                 self.models.backends[role] = model
                 self.models.needs.setdefault(role, set()).add("generate")
         return judges

@@ -8,10 +8,11 @@ from assay.graphs.reading import GraphFile, read_graph
 from assay.graphs.spec import GraphConfig
 
 if TYPE_CHECKING:
+    from assay.scoring.helpers import Helpers
     from assay.tasks.kinds import FindDefinition, FindDotted
     from assay.tasks.rescore import TaskFacts
     from assay.tasks.runnable import Runnable
-    from assay.tasks.settings import Helpers, Settings
+    from assay.tasks.settings import Settings
     from assay.tasks.task import Task
 
 

@@ -16,12 +16,12 @@ from assay.graphs.unit_node import SUFFIX, metrics_by_field, unit_metric_fields
 from assay.records import Failed, FilterScores, JSONDict, Response, Sample, number
 from assay.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.score_keys import ScoreKey
-from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
-from assay.scoring.results import GENERATE, ResultBuilder, grouped
-from assay.scoring.scorer import AnsweredSample
+from assay.scoring.helpers import Helpers
+from assay.scoring.loop import Part, ScoringLoop, Step, Unfiltered
+from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder, grouped
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.evidence import Estimate
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 from assay.user_code import call_user_code
 
@@ -217,8 +217,9 @@ class GraphScores:
     @cached_property
     def _scoring(self) -> ScoringLoop:
         """One step: the records are there, and their unit results are the scores."""
-        step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
-        return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,), call=call_user_code)
+        parts = [Part("", "scoring", (), self._unit_scores)]
+        step = Step(Unfiltered(UNFILTERED), lambda document, own, answers: own[0], parts)  # noqa: ARG005  # the shape of a result
+        return ScoringLoop([step], ResultBuilder(GENERATE), call=call_user_code)
 
     def _unit_scores(self, record: Record) -> JSONDict:
         """The row of each column of unit results: its score, or why it has none."""

@@ -32,13 +32,14 @@ from assay.records import Function, Plan, Sample, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
+from assay.scoring.helpers import Helpers
 from assay.scoring.results import ModelRoles
 from assay.statistics.evidence import Estimate
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
 from assay.tasks.prepare import check_clusters
 from assay.tasks.rescore import TaskFacts
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 
 NO_RECORDS = "the source has no records"

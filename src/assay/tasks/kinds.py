@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from assay.config.kinds import KINDS, Definition, FileKind, kind_key
 from assay.errors import Place, Problem
+from assay.scoring.helpers import Helpers
 from assay.tasks.runnable import Runnable
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 
 if TYPE_CHECKING:

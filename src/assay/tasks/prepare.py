@@ -34,21 +34,23 @@ from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.scoring.filters import Pipeline
-from assay.scoring.loop import AnsweredSample, ScoringLoop
+from assay.scoring.helpers import Helpers, resolve_functions
+from assay.scoring.loop import ScoringLoop
+from assay.scoring.metric_binding import check_reference_order
 from assay.scoring.results import (
     CHOICE,
     GENERATE,
     LIKELIHOOD,
     ROLLING,
-    BoundMetric,
+    AnsweredSample,
     GenResult,
     ModelRoles,
-    ScoreRules,
     calls_without_text,
     grouped,
 )
-from assay.scoring.scorer import Scorer
+from assay.scoring.scorer import Scorer, directions_of, members_of, roles_of, row_bounds
 from assay.scoring.scorer_models import models_of
+from assay.scoring.scores import BoundMetric, ScoreRules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, within
 from assay.statistics.evidence import Estimate
 from assay.tasks.documents import (
@@ -62,7 +64,6 @@ from assay.tasks.documents import (
     placed_split,
     walked,
 )
-from assay.tasks.metrics import check_reference_order, row_bounds
 from assay.tasks.prompt_checks import (
     LOOKED_FURTHER,
     check_prompts,
@@ -75,7 +76,7 @@ from assay.tasks.prompt_checks import (
 )
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
-from assay.tasks.settings import Helpers, Settings, generation_params, preserved_random, resolved
+from assay.tasks.settings import Settings, generation_params, preserved_random
 from assay.tasks.task import Task, task_dialect
 from assay.tasks.task_methods import typed
 
@@ -88,7 +89,7 @@ KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikeliho
 
 def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     """The task, ready to be run. What its file says wrongly is a ConfigError, what its data lacks a DataError."""
-    config = resolved(task.config, helpers.resolve)
+    config = resolve_functions(task.config, helpers.resolve)
     if config.use_prompt is not None:
         place = task.fields.place("use_prompt", key=True)
         raise ConfigError.at(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")
@@ -185,7 +186,7 @@ def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
                 place = placer(task, "filter_list", number, "filter", position, "choices")()
                 what = f"filter 'choice' reads the column {named!r}, which the documents do not have"
                 raise ConfigError.at(place, what, did_you_mean(named, known))
-    for _, scorer in scored.pipelines:
+    for scorer in (step.scorer for step in scored.steps):
         for column in (each for each in scorer.needs_columns if each not in known):
             what = f"scorer {scorer.name!r} reads the column {column!r}, which the documents do not have"
             raise ConfigError.at(placer(task, "scorer")(), what, did_you_mean(column, known))
@@ -385,13 +386,13 @@ class PreparedTask:
         return ask_about(sample.requests, lambda responses: self.scoring.verdict_plan(self.document(sample, responses)))
 
     def models(self) -> ModelRoles:
-        return models_of(scorer.models() for _, scorer in self.scoring.pipelines)
+        return models_of(roles_of(step.scorer) for step in self.scoring.steps)
 
     def role_needs(self) -> Mapping[str, frozenset[str]]:
         return {}
 
     def scorers(self) -> Sequence[Scorer]:
-        return [each for _, scorer in self.scoring.pipelines for each in (scorer, *scorer.members)]
+        return [each for step in self.scoring.steps for each in (step.scorer, *members_of(step.scorer))]
 
     def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample:
         own, verdicts = responses[: len(sample.requests)], responses[len(sample.requests) :]
@@ -425,14 +426,13 @@ class PreparedTask:
         return iter(self.scoring.metrics)
 
     def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
-        scorer = next((each for pipeline, each in self.scoring.pipelines if pipeline.name == row.filter), None)
-        if scorer is None:
+        step = next((step for step in self.scoring.steps if step.filter.name == row.filter), None)
+        if step is None:
             return None
-        own = scorer.aggregation(row.metric)
-        if own is not None:
-            return AGGREGATIONS[own]
-        aggregation = _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.run_metrics(row.filter))
-        return within(aggregation, row_bounds(row.metric, row.filter, scorer))
+        if row.metric in step.scorer.aggregations:
+            return AGGREGATIONS[step.scorer.aggregations[row.metric]]
+        aggregation = _aggregation_of(step.parents.get(row.metric, row.metric), step.metrics)
+        return within(aggregation, row_bounds(row.metric, step))
 
     def _check_scores(self) -> None:
         """Say to the loop of which rows scores must be numbers: of those that are averaged."""
@@ -464,7 +464,7 @@ class PreparedTask:
         """Which repeats are not scored, and whether they are copies of one answer."""
         if self.repeats < 2 or self.settings.run.predict_only:
             return ()
-        filters = [each for each, _ in self.scoring.pipelines if isinstance(each, Pipeline)]
+        filters = [step.filter for step in self.scoring.steps if isinstance(step.filter, Pipeline)]
         selected = [(each.name, *each.selects) for each in filters if each.selects is not None]
         remarks = [
             f"{self.repeats - kept} of {self.repeats} answers are not scored: {step}"
@@ -478,7 +478,7 @@ class PreparedTask:
         return remarks
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
-        scorers = [scorer.declared_better() for _, scorer in self.scoring.pipelines]
+        scorers = [directions_of(step.scorer) for step in self.scoring.steps]
         known: dict[str, bool | None] = {name: up for each in scorers for name, up in each.items()}
         known |= {metric.name: metric.higher_is_better for metric in self._metrics()}
         for metric in self._metrics():

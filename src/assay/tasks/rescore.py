@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from assay.records import Document, Generate, Loglikelihood, Request, Rolling, Sample
 from assay.samples.prompt import Prompter, RenderError
+from assay.scoring.helpers import Helpers, resolve_functions
 from assay.scoring.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings, resolved
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task, task_dialect
 
 
@@ -64,7 +65,7 @@ class RescoredTask(PreparedTask):
 
 def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> RescoredTask:
     """The task, ready to score what was answered. What its file says wrongly is a ConfigError."""
-    config = with_settings(resolved(task.config, helpers.resolve), settings)
+    config = with_settings(resolve_functions(task.config, helpers.resolve), settings)
     shots = facts.num_fewshot if facts.num_fewshot is not None else config.num_fewshot
     config = replace(config, repeats=facts.repeats, num_fewshot=shots)
     prompter = Prompter(config, tuple(facts.first or facts.columns), dialect=task_dialect(task, settings.run.compat))

@@ -20,7 +20,7 @@ from assay.config.option import YAMLValue
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig, generation_types
 from assay.errors import ConfigError, Place, Problem, did_you_mean, run_checks, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
-from assay.records import Function, UserValue
+from assay.records import Function, UserFunction, UserValue
 from assay.registry import Accepted, accepted
 from assay.samples.data import FILE_READERS, Split, columns_of, find_files
 from assay.samples.fewshot import SAMPLERS
@@ -28,10 +28,11 @@ from assay.samples.formats import format_from_table, formats_table
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS, selection_note
+from assay.scoring.helpers import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS
-from assay.scoring.scorer import GenerationScorer, Scorer
+from assay.scoring.scorer import GenerationScorer, Scorer, roles_of
 from assay.scoring.scorer_models import models_of
 from assay.tasks.documents import evaluated_docs, open_splits
 from assay.tasks.kinds import FindDotted, kind_of
@@ -50,7 +51,7 @@ from assay.tasks.prompt_checks import (
     written_slips,
 )
 from assay.tasks.scoring import answers_left, known_rows, placer, scoring
-from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
 from assay.user_code import UserCodeError, user_code
 
@@ -213,7 +214,9 @@ def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
     try:
         with user_code("cannot be checked"):
             helpers, _ = _helpers_of(task, checks)
-            config = with_settings(resolved(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings)
+            config = with_settings(
+                resolve_functions(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings
+            )
             loop = scoring(task, config, checks.settings, helpers)
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
@@ -355,7 +358,9 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
     problems = list(_selections(task, task.config))
     scored: ScoringLoop | None = None
     try:
-        config = with_settings(resolved(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings)
+        config = with_settings(
+            resolve_functions(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings
+        )
         problems += misfit_functions(task, config)
         scored = scoring(task, config, checks.settings, helpers)
         problems += _needed_roles(task, scored, checks.settings)
@@ -389,7 +394,7 @@ def _helpers_of(task: Task, checks: _Checks) -> tuple[Helpers, Mapping[str, set[
 def _needed_roles(task: Task, scored: ScoringLoop, settings: Settings) -> Iterator[Problem]:
     """Notes on further models that a run must name."""
     place = placer(task, "scorer" if "scorer" in task.fields else "filter_list")()
-    for role, model in models_of(scorer.models() for _, scorer in scored.pipelines).items():
+    for role, model in models_of(roles_of(step.scorer) for step in scored.steps).items():
         if model is None and role not in (settings.run.model_role or {}):
             fix = f"give --model_role {role}=… when it is run"
             yield Problem(place, f"the scorer asks a model in the role {role!r}", fix, serious=False)
@@ -399,7 +404,7 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
     """The problems that documents show, where they can be read here: splits, columns, examples, prompts, targets."""
     settings = checks.settings
     hidden = _hidden_fields(task.config) if checks.code is None else {}
-    config = with_settings(resolved(replace(_typed(task.config), **hidden), helpers.resolve), settings)
+    config = with_settings(resolve_functions(replace(_typed(task.config), **hidden), helpers.resolve), settings)
     try:
         check_templates(task, config)
         splits = open_splits(task, config, settings, helpers)
