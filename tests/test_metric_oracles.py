@@ -6,7 +6,6 @@ import math
 import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -100,7 +99,7 @@ def test_documents_score_as_in_lm_eval(kind: str) -> None:
         names = [{"name": name, **own.get(name, {}), **case.get("kwargs", {})} for name in case["found"]]
         scored = scoring(KINDS[kind], names)
         if kind == "several references":
-            scored = replace(scored, reading=scored.reading.but(multiple_targets=True))
+            scored.reading.multiple_targets = True
         results = [tuple(each) if isinstance(each, list) else each for each in case["results"]]
         computed = scores(scored, case["doc"], results)
         assert set(computed) == set(case["found"])
@@ -260,8 +259,8 @@ def pairs(seed: int, count: int = CASES) -> Iterator[tuple[list[str], str]]:
 def value(name: str, references: list[str], answer: str, **options: Any) -> Any:
     """The values of metrics of an answer, with every reference."""
     scored = scoring(GENERATE, [{"name": name, **options}])
-    items = replace(scored, reading=scored.reading.but(multiple_targets=True))
-    computed = scores(items, {"gold": references}, [answer])
+    scored.reading.multiple_targets = True
+    computed = scores(scored, {"gold": references}, [answer])
     return computed.get(name, computed)
 
 

@@ -167,7 +167,8 @@ class Task:
         settings = replace(run.settings, run=replace(options, predict_only=options.predict_only and not scores_anyway))
         scored = scoring(run.task, replace(self.yaml_config, **changes), settings, run.helpers)
         multiple = self.multiple_target or self.yaml_config.multiple_targets
-        return replace(scored, reading=scored.reading.but(multiple_targets=multiple))
+        scored.reading.multiple_targets = multiple
+        return scored
 
     def has_training_docs(self) -> bool:
         return False

@@ -283,13 +283,14 @@ def grouped(requests: Iterable[Request], responses: Sequence[Response], repeats:
 # --- from samples ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResultBuilder:
     """Builds results: reads the right answers of a task by its output type and the fields of its documents."""
 
     output_type: str
     has_choices: bool = False
     multiple_targets: bool = False
+    """Whether a list of targets means several right answers: documents show it, so it is set when they are there."""
     dialect: Dialect = OURS
 
     def result(self, sample: Sample, answers: Answers) -> Result:
@@ -336,9 +337,6 @@ class ResultBuilder:
         if one is not None and type(gold) is not type(one):
             gold = type(one)(gold)
         return [gold]
-
-    def but(self, *, multiple_targets: bool) -> "ResultBuilder":
-        return replace(self, multiple_targets=multiple_targets)
 
 
 def gold_index(gold: Reference, choices: Sequence[str]) -> Reference:

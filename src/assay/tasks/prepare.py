@@ -140,7 +140,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     is_one_target = not first.target and dialect.takes_empty_target_list_for_one_target
     has_targets = isinstance(first.target, list) and not is_one_target
     check_targets(task, config, columns, settings, first.choices)
-    scored = replace(scored, reading=scored.reading.but(multiple_targets=has_targets or config.multiple_targets))
+    scored.reading.multiple_targets = has_targets or config.multiple_targets
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
     return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
 

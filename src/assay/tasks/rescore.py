@@ -74,5 +74,5 @@ def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, facts: Tas
         prompter.multiple_inputs = has_multiple_inputs(config, prompter, facts.first)
         multiple = multiple or isinstance(prompter.target(facts.first), list)
     scored = scoring(task, config, settings, helpers)
-    scored = replace(scored, reading=scored.reading.but(multiple_targets=multiple))
+    scored.reading.multiple_targets = multiple
     return RescoredTask(task, config, settings, (), prompter, scored, source=facts.source, facts=facts)
