@@ -17,7 +17,7 @@ from assay.errors import Problem
 from assay.scoring.helpers import Helpers
 from assay.tasks.kinds import FindDefinition, FindDotted, TaskKind, kind_of
 from assay.tasks.prepare import prepare
-from assay.tasks.rescore import TaskFacts, prepare_scoring
+from assay.tasks.rescore import StoredTask, prepare_scoring
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
 from assay.tasks.validate import validate
@@ -59,8 +59,8 @@ class SumsKind:
         )
         return prepare(plain, settings, helpers)
 
-    def prepare_scoring(self, task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> Runnable:
-        return prepare_scoring(task, settings, helpers, facts)
+    def prepare_scoring(self, task: Task, settings: Settings, helpers: Helpers, stored: StoredTask) -> Runnable:
+        return prepare_scoring(task, settings, helpers, stored)
 
     def check(self, task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[Problem]:
         assert isinstance(task.definition, SumsFile)

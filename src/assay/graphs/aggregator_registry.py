@@ -25,9 +25,9 @@ from assay.graphs.sygra_aggregators import sygra_aggregators
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import MetricRegistry, Registry, read_signature, subclass_of
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.statistics.aggregations import AGGREGATIONS, MEDIANS, Aggregation
 
-OF_SCORES = ("mean", "median", "nanmean", "perplexity", "bypass")
+OF_SCORES = ("mean", *MEDIANS, "nanmean", "perplexity", "bypass")
 OF_WEIGHTED_SCORES = ("weighted_perplexity", "bits_per_byte")
 OF_ONE_CLASS = ("class_precision", "class_recall", "class_f1")
 

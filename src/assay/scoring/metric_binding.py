@@ -357,6 +357,8 @@ class MetricBinder:
                 fix = "add `aggregation: mean`"
                 raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
             aggregation_named = declared.aggregation
+        if aggregation_named == "median" and self.dialect.takes_upper_median:
+            aggregation_named = "median_high"
         if aggregation_named not in AGGREGATIONS:
             what = f"no aggregation named {aggregation_named!r}"
             raise self._problem(number, "aggregation", what, did_you_mean(str(aggregation_named), AGGREGATIONS.names()))

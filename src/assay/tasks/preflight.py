@@ -50,7 +50,7 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
     """Refuse tasks that need what the model cannot do, all of them at once."""
     problems = []
     for task in tasks:
-        for need in sorted(task.needs):
+        for need in sorted(task.needs()):
             if not getattr(model.can, need):
                 what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
                 what += model.can.why_not(need)
@@ -74,7 +74,7 @@ def check_over_length(model: AnyModel, over_length: str) -> None:
 
 def warn_thinking(tasks: Sequence[Runnable], model: AnyModel) -> None:
     """Warn of tasks whose token limit may end before a model that thinks has answered."""
-    known = {task.task.name: token_limit(task) for task in tasks if "generate" in task.needs}
+    known = {task.task.name: token_limit(task) for task in tasks if "generate" in task.needs()}
     small = {name: limit for name, limit in known.items() if limit is not None and limit <= SMALL_LIMIT}
     if small:
         name, limit = min(small.items(), key=lambda each: each[1])
@@ -110,8 +110,8 @@ def check_template(model: AnyModel, tasks: Sequence[Runnable]) -> None:
 def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:
     """Refuse models of roles that cannot do what a task needs of them."""
     for task in tasks:
-        for role, needs in task.role_needs().items():
-            for need in sorted(needs):
+        for role in task.facts.models:
+            for need in sorted(task.needs(role)):
                 if not getattr(models[role].can, need):
                     what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
                     what += f", and {models[role].name!r} cannot{models[role].can.why_not(need)}"
@@ -120,7 +120,7 @@ def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> No
 
 def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], resolve: Resolve, dialect: Dialect) -> None:
     """Give every group what computes its numbers, and refuse what cannot be computed; all problems at once."""
-    known = {task.task.name: MemberAnswers(task.rows(), task.answers(), task.repeats) for task in tasks}
+    known = {task.task.name: MemberAnswers(task.facts.rows, task.facts.answers, task.facts.repeats) for task in tasks}
     problems: list[Problem] = []
     for group in groups:
         set_group_rules(group, dialect)
