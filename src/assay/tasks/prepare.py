@@ -47,7 +47,7 @@ from assay.scoring.results import (
     calls_without_text,
     grouped,
 )
-from assay.scoring.scorer import directions_of, row_bounds
+from assay.scoring.scorer import directions_of, members_of, roles_of, row_bounds
 from assay.scoring.scorer_models import models_of
 from assay.scoring.scores import BoundMetric, ScoreRules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, within
