@@ -15,7 +15,7 @@ from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.plugins import registry
 from assay.scoring.combined import EnsembleScorer
 from assay.scoring.judges import LLMJudgeScorer
-from assay.scoring.loop import Step, Unfiltered
+from assay.scoring.loop import ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, ResultBuilder
 from assay.scoring.scorer import bind, row_bounds, scorer_step
 from assay.statistics import compare as compare_arrays
@@ -184,7 +184,7 @@ def test_judges_and_ensembles_declare_the_bounds_of_their_scale() -> None:
     assert row_bounds("llm_judge#2", bound(both)) == (0, 1)
 
 
-def bound(scorer: Any) -> Step:
+def bound(scorer: Any) -> ScoringStep:
     bind(scorer, "none", ())
     return scorer_step(scorer, Unfiltered("none"), ("none",), ResultBuilder(GENERATE), "t")
 

@@ -26,7 +26,7 @@ from assay.config.task import MetricConfig
 from assay.errors import Place
 from assay.records import Failed, Sample
 from assay.scoring.filters import DEFAULT, FILTERS, build_pipeline
-from assay.scoring.helpers import Helpers
+from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metric_binding import MetricBinder
 from assay.scoring.metrics.registry import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm

@@ -21,7 +21,7 @@ from assay import TaskManager
 from assay.compat.modules import HelperCode
 from assay.config.run import RunConfig
 from assay.records import Failed, Sample
-from assay.scoring.helpers import resolve_functions
+from assay.scoring.helper_code import resolve_functions
 from assay.scoring.results import AnsweredSample
 from assay.statistics.board import Board
 from assay.statistics.evidence import Estimate

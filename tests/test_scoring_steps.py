@@ -17,7 +17,7 @@ from assay import (
     Scorer,
 )
 from assay.records import Failed, Sample
-from assay.scoring.loop import ScoringLoop, Step, Unfiltered
+from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder
 from assay.scoring.scorer import bind, scorer_step
 
@@ -37,7 +37,7 @@ class Ranks(GenerationScorer):
         return [float(answers.index(result.results[0])) for result in results]
 
 
-def step(scorer: Scorer) -> Step:
+def step(scorer: Scorer) -> ScoringStep:
     bind(scorer, "none", ())
     return scorer_step(scorer, Unfiltered("none"), ("none",), ResultBuilder(GENERATE), "t")
 

@@ -14,7 +14,7 @@ from assay.config.kinds import KINDS, kind_key
 from assay.config.option import NOTHING, option
 from assay.config.task import TaskConfig
 from assay.errors import Problem
-from assay.scoring.helpers import Helpers
+from assay.scoring.helper_code import Helpers
 from assay.tasks.kinds import FindDefinition, FindDotted, TaskKind, kind_of
 from assay.tasks.prepare import prepare
 from assay.tasks.rescore import StoredTask, prepare_scoring

@@ -30,7 +30,7 @@ from assay.records import (
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
-from assay.scoring.helpers import Helpers, resolve_functions
+from assay.scoring.helper_code import Helpers, resolve_functions
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices, check_clusters
 from assay.tasks.runnable import AggregationOrFunction, TaskFacts

@@ -31,7 +31,7 @@ from assay.config.source import digest
 from assay.errors import ConfigError, Place, did_you_mean, installing, nearest
 from assay.records import Document, Function
 from assay.registry import HELPER_MODULE
-from assay.scoring.helpers import Helpers
+from assay.scoring.helper_code import Helpers
 from assay.user_code import user_code
 
 if TYPE_CHECKING:

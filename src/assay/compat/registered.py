@@ -11,7 +11,7 @@ from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
 from assay.config.option import YAMLMapping
 from assay.records import UserFunction
 from assay.registry import Registry
-from assay.scoring.helpers import RegisteredMetric
+from assay.scoring.helper_code import RegisteredMetric
 from assay.scoring.metrics.registry import LM_EVAL_METRICS
 from assay.statistics.aggregations import AGGREGATIONS
 

@@ -17,7 +17,7 @@ from assay.samples.data import DataSet, data_set
 from assay.samples.fewshot import LeakPolicy, default_sampler
 from assay.samples.prompt import FieldValue, Sampler
 from assay.samples.rows import DataError, plain_rows
-from assay.scoring.helpers import Helpers
+from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import ScoringLoop
 from assay.tasks.documents import read_run
 from assay.tasks.runnable import AggregationOrFunction

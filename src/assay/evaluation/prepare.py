@@ -26,7 +26,7 @@ from assay.registry import load_plugins
 from assay.runs.results import tasks_text
 from assay.samples.prompt import Chat, InvalidTemplate, RenderError
 from assay.samples.rows import DataError, HubError
-from assay.scoring.helpers import Helpers
+from assay.scoring.helper_code import Helpers
 from assay.scoring.scorer import Scorer
 from assay.tasks import Task, TaskManager
 from assay.tasks.documents import open_splits, parse_shard

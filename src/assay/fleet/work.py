@@ -33,7 +33,7 @@ from assay.evaluation.prepare import Prepared, helper_code
 from assay.fleet.cluster import connected
 from assay.records import Failed, Function, MetricValue, UserValue
 from assay.registry import is_plugin_file, load_plugins
-from assay.scoring.helpers import resolve_functions
+from assay.scoring.helper_code import resolve_functions
 from assay.scoring.loop import ParallelMetric, ScoringLoop
 from assay.scoring.scorer import Scorer, members_of, scorer_identity
 from assay.scoring.scores import Repeated

@@ -46,7 +46,7 @@ from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics, unfi
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
-from assay.scoring.helpers import Helpers
+from assay.scoring.helper_code import Helpers
 from assay.user_code import place_of, user_code
 
 ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Value]]

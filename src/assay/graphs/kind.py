@@ -8,7 +8,7 @@ from assay.graphs.reading import GraphFile, read_graph
 from assay.graphs.spec import GraphConfig
 
 if TYPE_CHECKING:
-    from assay.scoring.helpers import Helpers
+    from assay.scoring.helper_code import Helpers
     from assay.tasks.kinds import FindDefinition, FindDotted
     from assay.tasks.rescore import StoredTask
     from assay.tasks.runnable import Runnable

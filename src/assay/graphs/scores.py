@@ -16,8 +16,8 @@ from assay.graphs.unit_node import SUFFIX, metrics_by_field, unit_metric_fields
 from assay.records import Failed, FilterScores, JSONDict, Response, Sample, number
 from assay.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.score_keys import ScoreKey
-from assay.scoring.helpers import Helpers
-from assay.scoring.loop import Part, ScoringLoop, Step, Unfiltered
+from assay.scoring.helper_code import Helpers
+from assay.scoring.loop import ScorePart, ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder, grouped
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.evidence import Estimate
@@ -212,8 +212,8 @@ class GraphScores:
     @cached_property
     def _scoring(self) -> ScoringLoop:
         """One step: the records are there, and their unit results are the scores."""
-        parts = [Part("", "scoring", (), self._unit_scores)]
-        step = Step(Unfiltered(UNFILTERED), lambda document, own, answers: own[0], parts)  # noqa: ARG005  # the shape of a result
+        parts = [ScorePart("", "scoring", (), self._unit_scores)]
+        step = ScoringStep(Unfiltered(UNFILTERED), lambda document, own, answers: own[0], parts)  # noqa: ARG005  # the shape of a result
         return ScoringLoop([step], ResultBuilder(GENERATE), call=call_user_code)
 
     def _unit_scores(self, record: Record) -> JSONDict:

@@ -32,7 +32,7 @@ from assay.records import Function, Plan, Sample, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
-from assay.scoring.helpers import Helpers
+from assay.scoring.helper_code import Helpers
 from assay.statistics.evidence import Estimate
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted

@@ -58,7 +58,7 @@ class Unfiltered:
         return list(responses)
 
 
-class Part(NamedTuple):
+class ScorePart(NamedTuple):
     """What computes one row of a step, or several: exactly one of `compute`, `ask` and `batch` is there."""
 
     name: str
@@ -92,7 +92,7 @@ class ParallelMetric:
 
 
 @dataclass(frozen=True)
-class Step:
+class ScoringStep:
     """One filter of a task, with all that scores the answers it leaves.
 
     `result` is given a document, the answers that this filter leaves, and those that every filter leaves.
@@ -100,7 +100,7 @@ class Step:
 
     filter: Filter
     result: Callable[[AnsweredSample, Answers, Sequence[Filtered]], StepInput]
-    parts: Sequence[Part]
+    parts: Sequence[ScorePart]
     metrics: Sequence[BoundMetric] = ()
     scorer: Any = None
     """The scorer that the step was made of, for what it declares of rows, models and columns; None where there is none."""
@@ -169,11 +169,11 @@ def metric_parts(
     metrics: Sequence[BoundMetric],
     filter_name: str | None = None,
     compute: ComputeMetric | None = None,
-) -> list[Part]:
+) -> list[ScorePart]:
     """A part for each metric; `compute` is given where a class of the user's computes every metric in its own way."""
     of_filter = f" of filter {filter_name!r}" if filter_name is not None else ""
     return [
-        Part(
+        ScorePart(
             metric.name,
             f"scoring: metric {metric.name!r}{of_filter}",
             metric.rows,
@@ -187,7 +187,7 @@ def _compute_by(compute: ComputeMetric, metric: BoundMetric, result: StepInput) 
     return compute(result, metric)
 
 
-def plan_rows(step: Step, result: StepInput) -> Generator[Sequence[Request], Sequence[Response], ScoreDict]:
+def plan_rows(step: ScoringStep, result: StepInput) -> Generator[Sequence[Request], Sequence[Response], ScoreDict]:
     """The rows of a result by all parts of a step, one that asks included: yields what it asks."""
     scores: ScoreDict = {}
     for part in step.parts:
@@ -200,7 +200,7 @@ def plan_rows(step: Step, result: StepInput) -> Generator[Sequence[Request], Seq
     return scores
 
 
-def add_value(step: Step, scores: ScoreDict, part: Part, value: MetricValue) -> None:
+def add_value(step: ScoringStep, scores: ScoreDict, part: ScorePart, value: MetricValue) -> None:
     """Write the value of a part down under its name; of several by name, each under its own."""
     name = part.name
     if isinstance(value, Failed):
@@ -258,7 +258,7 @@ _NOTHING = _Ahead()
 class ScoringLoop:
     """The scoring loop of a task: a step for each filter."""
 
-    steps: Sequence[Step]
+    steps: Sequence[ScoringStep]
     reading: ResultBuilder
     rules: ScoreRules | None = None
     """Checks of scores; None where the caller checks them."""
@@ -342,7 +342,7 @@ class ScoringLoop:
                 add_value(step, scores, part, value)
         return self._reduce(step, scores, own)
 
-    def _reduce(self, step: Step, scores: ScoreDict, own: Answers) -> FilterScores:
+    def _reduce(self, step: ScoringStep, scores: ScoreDict, own: Answers) -> FilterScores:
         """One value for each row, or the reason that there is none; where a row has scores of several answers, these too."""
         name, rules = step.filter.name, self.rules
         if rules is not None:
@@ -417,14 +417,14 @@ class ScoringLoop:
                     known.values[number, position] = value  # type: ignore[index]
         return ahead
 
-    def _batch(self, part: Part) -> Callable[[Sequence[StepInput]], Sequence[MetricValue]] | None:
+    def _batch(self, part: ScorePart) -> Callable[[Sequence[StepInput]], Sequence[MetricValue]] | None:
         """How the values of all documents are computed at once, where they are."""
         metric, workers = part.compute, self.workers
         if workers is None or not isinstance(metric, ParallelMetric):
             return part.batch
         return lambda results: workers.score(metric, [(each.references, each.answer) for each in results], part.place)
 
-    def _filter(self, step: Step, document: AnsweredSample, call: GuardedCall) -> Filtered:
+    def _filter(self, step: ScoringStep, document: AnsweredSample, call: GuardedCall) -> Filtered:
         """The answers that a filter leaves of a document, unless it was applied before."""
         filtered = document.filtered
         if filtered and step.filter.name in filtered:
@@ -432,7 +432,7 @@ class ScoringLoop:
         answers: Filtered = call(step.filter_place, step.filter.apply, document.responses, document.sample.doc)
         return answers
 
-    def _filter_all(self, step: Step, documents: Sequence[AnsweredSample]) -> list[Filtered]:
+    def _filter_all(self, step: ScoringStep, documents: Sequence[AnsweredSample]) -> list[Filtered]:
         """The answers that a filter leaves of every document; a filter that must see them all at once, does."""
         name, place = step.filter.name, step.filter_place
         if not step.filter.is_batch or all(name in document.filtered for document in documents):
@@ -449,7 +449,7 @@ class ScoringLoop:
         return [left if isinstance(left, Failed) or is_writable(left) else odd for left in by_document]
 
 
-def reduce_rows(step: Step, scores: ScoreDict, answers: Answers) -> ScoreDict:
+def reduce_rows(step: ScoringStep, scores: ScoreDict, answers: Answers) -> ScoreDict:
     """One value for each row: of several answers' the reduced one, and the rows that reductions add."""
     reduced: ScoreDict = {}
     for row, value in scores.items():

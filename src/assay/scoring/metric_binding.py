@@ -14,7 +14,7 @@ from assay.number_text import format_figures
 from assay.records import Function, MetricValue, UserFunction, UserValue
 from assay.registry import Accepted, accepted, names_only
 from assay.scoring.declarations import Metric
-from assay.scoring.helpers import Helpers, RegisteredMetric, resolve_functions
+from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.loop import ParallelMetric
 from assay.scoring.metrics.convention import (
     Compute,

@@ -18,7 +18,7 @@ from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.dialect import OURS, Dialect
 from assay.records import Answer, Answers, Document, Failed, MetricValue, Params, Request, Response, Sample, UserValue
 from assay.registry import read_signature
-from assay.scoring.loop import Filter, Part, Step, Unfiltered, add_value, metric_parts, plan_rows
+from assay.scoring.loop import Filter, ScorePart, ScoringStep, Unfiltered, add_value, metric_parts, plan_rows
 from assay.scoring.metric_binding import bind_configured, bind_one
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
@@ -118,7 +118,7 @@ class Scorer(ABC, Generic[ResultT]):
     _workers: ScoreWorkers | None = None
     """The processes that a parallel one computes in."""
     _parents: dict[str, str]
-    """Of values that came in a mapping, the metric that gave them: see `Step`."""
+    """Of values that came in a mapping, the metric that gave them: see `ScoringStep`."""
     _is_named: ClassVar[bool] = False
     """Whether a class, or one that it is derived from, says its `name`."""
 
@@ -356,7 +356,7 @@ def bounds_of(scorer: Scorer) -> dict[str, Bounds]:
     return dict.fromkeys(own_rows(scorer) or (scorer.name,), read_bounds(declared))
 
 
-def row_bounds(row: str, step: Step) -> Bounds | None:
+def row_bounds(row: str, step: ScoringStep) -> Bounds | None:
     """The least and the greatest value of a document in a row: as its metric, its reduction or its scorer declares them."""
     scorer: Scorer = step.scorer
     parent = step.parents.get(row, row)
@@ -443,7 +443,7 @@ def compute_rows(scorer: Scorer, result: StepInput, metrics: Sequence[BoundMetri
     parts = metric_parts(metrics, compute=scorer._compute_metric if _defines(scorer, "_compute_metric") else None)
     if has_score(scorer):
         place = f"scoring: scorer {scorer.name!r}"
-        parts.append(Part(scorer.name, place, own_rows(scorer) or (scorer.name,), partial(own_score, scorer)))
+        parts.append(ScorePart(scorer.name, place, own_rows(scorer) or (scorer.name,), partial(own_score, scorer)))
     step = _step(scorer, Unfiltered(""), parts)
     scores: ScoreDict = {}
     for part in parts:
@@ -533,7 +533,9 @@ class Documents:
         return result
 
 
-def scorer_step(scorer: Scorer, filter_: Filter, filters: Sequence[str], reading: ResultBuilder, task: str) -> Step:
+def scorer_step(
+    scorer: Scorer, filter_: Filter, filters: Sequence[str], reading: ResultBuilder, task: str
+) -> ScoringStep:
     """The step that a scorer's class describes. `filters` are the names of all filters of the task."""
     documents = Documents(filter_.name, filters, reading, task)
     metrics, rows = metrics_of(scorer, filter_.name), own_rows(scorer) or (scorer.name,)
@@ -551,20 +553,22 @@ def scorer_step(scorer: Scorer, filter_: Filter, filters: Sequence[str], reading
         members = [scorer_step(member, filter_, filters, reading, task) for member in scorer.scorers]
         return _combined_step(replace(step, own_rows=rows), scorer, members)
     if wants_instances(scorer) and (calls_models(scorer) or not (scorer.asks or is_batch(scorer))):
-        whole = Part("", step.place, (), lambda instances: _scores(scorer.score_instances(instances, filter_.name)))
+        whole = ScorePart(
+            "", step.place, (), lambda instances: _scores(scorer.score_instances(instances, filter_.name))
+        )
         step = replace(step, result=documents.instances, parts=[whole])
     else:
-        step = _step_of_parts(step, scorer, Part(scorer.name, step.place, rows), documents)
+        step = _step_of_parts(step, scorer, ScorePart(scorer.name, step.place, rows), documents)
     return _step_in_turn(step) if calls_models(scorer) else step
 
 
-def _step_of_parts(step: Step, scorer: Scorer, own: Part, documents: Documents) -> Step:
+def _step_of_parts(step: ScoringStep, scorer: Scorer, own: ScorePart, documents: Documents) -> ScoringStep:
     """A step with a part for each metric, and one for the scorer's own score where it has one."""
     computes = computes_rows(scorer)
     compute = scorer._compute_metric if _defines(scorer, "_compute_metric") else None
     parts = metric_parts(step.metrics, step.filter.name, compute)
     if computes:
-        parts = [Part("", step.place, (), lambda result: scorer._compute_metrics(result, step.metrics))]
+        parts = [ScorePart("", step.place, (), lambda result: scorer._compute_metrics(result, step.metrics))]
     if scorer.asks and not calls_models(scorer):
         parts.append(own._replace(ask=partial(_ask, scorer)))
     elif is_batch(scorer):
@@ -580,11 +584,11 @@ def _step_of_parts(step: Step, scorer: Scorer, own: Part, documents: Documents) 
     )
 
 
-def _step(scorer: Scorer, filter_: Any, parts: Sequence[Part]) -> Step:
+def _step(scorer: Scorer, filter_: Any, parts: Sequence[ScorePart]) -> ScoringStep:
     """A step with what a scorer says of all its rows."""
     if "_parents" not in vars(scorer):
         scorer._parents = {}  # one for all filters, and for calls without a run
-    return Step(
+    return ScoringStep(
         filter_,
         lambda document, own, answers: own,  # noqa: ARG005  # the shape of a result
         parts,
@@ -616,7 +620,7 @@ def _ask(scorer: Scorer, result: Result) -> Asks:
     return by_answer(value, result.results, scorer.name)
 
 
-def _step_in_turn(step: Step) -> Step:
+def _step_in_turn(step: ScoringStep) -> ScoringStep:
     """The step of a class whose code asks models by plain calls, wherever in it: all of its rows depend on the answers."""
     rows = tuple(row for metric in step.metrics for row in metric.rows)
 
@@ -624,10 +628,10 @@ def _step_in_turn(step: Step) -> Step:
         return asked_in_turn(step.place, lambda: finish(plan_rows(step, result)))
 
     own = own_rows(step.scorer) or (step.scorer.name,)
-    return replace(step, parts=[Part("", step.place, (*rows, *own), ask=ask)], own_rows=own)
+    return replace(step, parts=[ScorePart("", step.place, (*rows, *own), ask=ask)], own_rows=own)
 
 
-def _process_results_step(step: Step, scorer: ProcessResultsScorer) -> Step:
+def _process_results_step(step: ScoringStep, scorer: ProcessResultsScorer) -> ScoringStep:
     """A function of the task's own, which is given a document and its answers."""
     function, name = scorer.process_results_fn, step.filter.name
     place = f"scoring: process_results of filter {name!r}"
@@ -641,7 +645,7 @@ def _process_results_step(step: Step, scorer: ProcessResultsScorer) -> Step:
     return replace(
         step,
         result=lambda document, own, answers: (document.sample.doc, own),  # noqa: ARG005  # the shape of a result
-        parts=[Part("", place, (), returned)],
+        parts=[ScorePart("", place, (), returned)],
         place=place,
         own_rows=(),
         reduces_single=False,
@@ -664,7 +668,7 @@ def returned_rows(returned: MetricValue, declared: Sequence[str], place: str) ->
     return rows
 
 
-def _combined_step(step: Step, scorer: CombinedScorer, members: Sequence[Step]) -> Step:
+def _combined_step(step: ScoringStep, scorer: CombinedScorer, members: Sequence[ScoringStep]) -> ScoringStep:
     """Several scorers as one: each has a step, and is given what a step is given."""
     of_metrics = replace(step, parts=metric_parts(step.metrics, step.filter.name))
 
@@ -681,10 +685,10 @@ def _combined_step(step: Step, scorer: CombinedScorer, members: Sequence[Step]) 
         scores: ScoreDict = scorer.combine(rows, metrics, lambda: compute(arguments))
         return scores
 
-    own = Part("", step.place, step.own_rows, ask=combine)
+    own = ScorePart("", step.place, step.own_rows, ask=combine)
     if not scorer.asks:
         own = own._replace(ask=None, compute=lambda arguments: finish(combine(arguments)))
-    return replace(step, result=lambda *arguments: arguments, parts=[Part("", step.place, (), compute), own])
+    return replace(step, result=lambda *arguments: arguments, parts=[ScorePart("", step.place, (), compute), own])
 
 
 def finish(plan: Generator[Sequence[Request], Sequence[Response], MetricValue]) -> Any:

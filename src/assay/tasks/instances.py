@@ -12,8 +12,8 @@ from assay.config.option import YAMLMapping
 from assay.config.task import FilterConfig, TaskConfig
 from assay.late import late
 from assay.records import EVERY_ROW, Failed, FilterScores, MetricValue, Sample
-from assay.scoring.helpers import Helpers, resolve_functions
-from assay.scoring.loop import Step
+from assay.scoring.helper_code import Helpers, resolve_functions
+from assay.scoring.loop import ScoringStep
 from assay.scoring.metric_binding import NO_HELPERS
 from assay.scoring.reductions import mean
 from assay.scoring.results import CHOICE, GENERATE, AnsweredSample, Instance
@@ -104,7 +104,7 @@ class InstanceScoring:
         return {row: _aggregated(known.get(parents.get(row[0], row[0])), values) for row, values in scores.items()}
 
 
-def _by_filter(scored: list[FilterScores] | Failed, steps: Sequence[Step]) -> list[FilterScores]:
+def _by_filter(scored: list[FilterScores] | Failed, steps: Sequence[ScoringStep]) -> list[FilterScores]:
     if isinstance(scored, Failed):
         return [step.lose(scored) for step in steps]
     return scored

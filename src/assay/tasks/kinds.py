@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from assay.config.kinds import KINDS, Definition, FileKind, kind_key
 from assay.errors import Place, Problem
-from assay.scoring.helpers import Helpers
+from assay.scoring.helper_code import Helpers
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task

@@ -13,7 +13,7 @@ from assay.groups.group import Group, TaskT
 from assay.models.protocol import AnyModel
 from assay.models.reasoning import template_thinks
 from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
-from assay.scoring.helpers import Resolve
+from assay.scoring.helper_code import Resolve
 from assay.scoring.metrics.registry import METRICS
 from assay.tasks.runnable import Runnable
 from assay.tasks.task import Task, set_group_rules

@@ -34,7 +34,7 @@ from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.scoring.filters import Pipeline
-from assay.scoring.helpers import Helpers, resolve_functions
+from assay.scoring.helper_code import Helpers, resolve_functions
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metric_binding import check_reference_order
 from assay.scoring.results import (

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from assay.records import Document, Generate, Loglikelihood, Request, Rolling, Sample
 from assay.samples.prompt import Prompter, RenderError
-from assay.scoring.helpers import Helpers, resolve_functions
+from assay.scoring.helper_code import Helpers, resolve_functions
 from assay.scoring.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
 from assay.tasks.scoring import scoring

@@ -15,8 +15,8 @@ from assay.records import Function, UserValue
 from assay.samples.prompt import written_choices
 from assay.score_keys import ScoreKey, filter_name_problem, metric_name_problem
 from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text, text_step
-from assay.scoring.helpers import Helpers
-from assay.scoring.loop import GuardedCall, ScoringLoop, Step, timed_call
+from assay.scoring.helper_code import Helpers
+from assay.scoring.loop import GuardedCall, ScoringLoop, ScoringStep, timed_call
 from assay.scoring.metric_binding import MetricBinder, bound_reductions
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS, make_scorer
@@ -99,7 +99,7 @@ def scoring(
     return ScoringLoop(list(map(methods, steps, documents)), reading)
 
 
-def _is_arithmetic(output_type: str, steps: Sequence[Step]) -> bool:
+def _is_arithmetic(output_type: str, steps: Sequence[ScoringStep]) -> bool:
     """Whether all that scores a document are our own metrics of log-likelihoods: no code of users, and no patterns.
 
     Those need no clock, whose two system calls take longer than they do.
@@ -245,7 +245,7 @@ def _with_choices(entry: FilterConfig) -> FilterConfig:
     return replace(entry, filter=tuple(map(step, entry.filter)))
 
 
-def _check_filters(task: Task, steps: Sequence[Step]) -> None:
+def _check_filters(task: Task, steps: Sequence[ScoringStep]) -> None:
     """Refuse scorers that look at filters which the task does not have, or ask about answers that come all together."""
     known = [step.filter.name for step in steps]
     place = placer(task, "filter_list" if "filter_list" in task.fields else "scorer")()

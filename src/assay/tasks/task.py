@@ -21,7 +21,7 @@ from assay.scoring.scores import BoundMetric
 
 if TYPE_CHECKING:
     from assay.config.task import FilterConfig
-    from assay.scoring.helpers import Helpers
+    from assay.scoring.helper_code import Helpers
     from assay.scoring.scorer import Scorer
     from assay.tasks.instances import InstanceScoring
 

@@ -7,8 +7,8 @@ from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place
 from assay.records import Answers
 from assay.registry import refused
-from assay.scoring.helpers import Helpers
-from assay.scoring.loop import Part, Step, metric_parts
+from assay.scoring.helper_code import Helpers
+from assay.scoring.loop import ScorePart, ScoringStep, metric_parts
 from assay.scoring.named import method_problem
 from assay.scoring.results import CHOICE, LIKELIHOOD, AnsweredSample, Filtered, Instance, StepInput
 from assay.scoring.scorer import Documents, ProcessResultsScorer
@@ -72,7 +72,7 @@ def _overrides(task: Task, method: str) -> bool:
     return is_overridden(task, method, Task)
 
 
-def step_with_methods(task: Task, step: Step, documents: Documents, *, steps_only: bool) -> Step:
+def step_with_methods(task: Task, step: ScoringStep, documents: Documents, *, steps_only: bool) -> ScoringStep:
     """A step of the loop as the methods of the user's class compute it; `steps_only` where one of these runs the loop."""
     name, place = step.filter.name, f"scoring: task class {type(task).__name__!r} of filter {step.filter.name!r}"
     of_instances = _overrides(task, "process_instances")
@@ -85,7 +85,7 @@ def step_with_methods(task: Task, step: Step, documents: Documents, *, steps_onl
     processes = isinstance(step.scorer, ProcessResultsScorer)
     by_answer = [metric.name for metric in step.metrics]
     if not steps_only and (of_instances or (processes and _overrides(task, "_process_with_custom_fn"))):
-        parts = [Part("", place, (), rows)]
+        parts = [ScorePart("", place, (), rows)]
         return replace(step, result=documents.instances, parts=parts, by_answer=by_answer, place=place)
     if processes or not any(_overrides(task, method) for method in STEPS):
         return step  # a task's own function comes first

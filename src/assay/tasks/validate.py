@@ -28,7 +28,7 @@ from assay.samples.formats import format_from_table, formats_table
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS, selection_note
-from assay.scoring.helpers import Helpers, RegisteredMetric, resolve_functions
+from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS
