@@ -1,6 +1,5 @@
 """Class tasks: tasks that are Python classes written for lm-eval, bound to a run."""
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.scoring.helper_code import Helpers, resolve_functions
+from assay.signatures import argument_names
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices, check_clusters
 from assay.tasks.runnable import AggregationOrFunction, TaskFacts
@@ -190,7 +190,7 @@ def _create(kind: type[Base], surroundings: Surroundings, config: YAMLMapping) -
     """Create an object of the class; its surroundings are set before `__init__` runs, which may need them."""
     lm_task = kind.__new__(kind)
     lm_task.surroundings = surroundings
-    arguments = {"config": dict(config)} if "config" in inspect.signature(kind.__init__).parameters else {}
+    arguments = {"config": dict(config)} if "config" in argument_names(kind.__init__) else {}
     lm_task.__init__(**arguments)  # type: ignore[misc]  # the signature is read above
     return lm_task
 

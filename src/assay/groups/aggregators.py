@@ -27,8 +27,9 @@ from assay.groups.task_results import (
     user_rows,
 )
 from assay.records import Function, UserFunction, UserValue
-from assay.registry import Registry, accepted, parameter_problems, subclass_of
+from assay.registry import Registry, subclass_of
 from assay.score_keys import ScoreKey, metric_name_problem
+from assay.signatures import accepted, parameter_problems
 from assay.statistics.evidence import NO_EVIDENCE, Estimate, with_evidence
 from assay.statistics.members import (
     difference,

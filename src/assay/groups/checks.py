@@ -12,8 +12,8 @@ from assay.groups.group import Group, StandardGroup, TaskT, aggregator_problem
 from assay.groups.rows import REMEDY, MemberSelection, filters_asked, member_names
 from assay.groups.rows import check as check_filter
 from assay.records import Function, UserValue
-from assay.registry import parameter_problems
 from assay.score_keys import ScoreKey
+from assay.signatures import parameter_problems
 
 Resolve = Callable[[Function], Any]
 """Returns the object that a `!function` names, or a stand-in for it."""

@@ -12,7 +12,6 @@ from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
 from assay.records import Function, MetricValue, UserFunction, UserValue
-from assay.registry import Accepted, accepted, names_only
 from assay.scoring.declarations import Metric
 from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.loop import ParallelMetric
@@ -29,7 +28,9 @@ from assay.scoring.metrics.registry import DEFAULTS, LM_EVAL_METRICS, METRICS, p
 from assay.scoring.metrics.structured import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, GenResult, LLResult, MCResult, Result
+from assay.scoring.scorer import Scorer
 from assay.scoring.scores import BoundMetric
+from assay.signatures import Accepted, accepted, names_only
 from assay.statistics.aggregations import (
     AGGREGATIONS,
     Aggregation,

@@ -16,8 +16,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.dialect import OURS, Dialect
-from assay.records import Answer, Answers, Document, Failed, MetricValue, Params, Request, Response, Sample, UserValue
-from assay.registry import read_signature
+from assay.records import (
+    Answer,
+    Answers,
+    Document,
+    Failed,
+    MetricValue,
+    Params,
+    Request,
+    Response,
+    Sample,
+    UserValue,
+)
 from assay.scoring.loop import Filter, ScorePart, ScoringStep, Unfiltered, add_value, metric_parts, plan_rows
 from assay.scoring.metric_binding import bind_configured, bind_one
 from assay.scoring.reductions import MetricReductions
@@ -47,6 +57,7 @@ from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.scores import BoundMetric, Repeated, ScoreDict, Scores, added_row, by_answer, describe, score_name
 from assay.scoring.verdicts import Asks
 from assay.scoring.workers import ScoreInput, ScorerMemo, ScoreWorkers, Workers, identity_of
+from assay.signatures import read_signature
 from assay.statistics.influence import Bounds, read_bounds
 from assay.user_code import call_user_code, is_overridden, place_of
 

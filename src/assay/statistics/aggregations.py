@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
-from assay.registry import Accepted, Registry, accepted, must_be_callable, typed_by_default
+from assay.registry import Registry, must_be_callable
+from assay.signatures import Accepted, accepted, typed_by_default
 from assay.statistics.agreement import AGREEMENT_AGGREGATIONS
 from assay.statistics.calibration import BIASES, CALIBRATION_AGGREGATIONS, CurvePoint, reliability_curve
 from assay.statistics.classes import CLASS_AGGREGATIONS, MACRO_AVERAGES, binary_influence

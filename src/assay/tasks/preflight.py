@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from inspect import signature
 
 from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
@@ -15,6 +14,7 @@ from assay.models.reasoning import template_thinks
 from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
 from assay.scoring.helper_code import Resolve
 from assay.scoring.metrics.registry import METRICS
+from assay.signatures import argument_names
 from assay.tasks.runnable import Runnable
 from assay.tasks.task import Task, set_group_rules
 from assay.user_code import user_code
@@ -79,7 +79,7 @@ def warn_thinking(tasks: Sequence[Runnable], model: AnyModel) -> None:
     if small:
         name, limit = min(small.items(), key=lambda each: each[1])
         which = f"task {name!r}" if len(small) == 1 else f"{len(small)} tasks, such as {name!r},"
-        takes = "enable_thinking" in signature(type(model).__init__).parameters
+        takes = "enable_thinking" in argument_names(type(model).__init__)
         logging.getLogger("assay").warning(
             "the model thinks before it answers, and %s may end before the answer, with a limit of %d tokens: give --gen_kwargs"
             " max_gen_toks=4096 or more%s",

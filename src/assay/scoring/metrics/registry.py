@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 from assay.records import Answer, Document, Failed, UserFunction, UserValue
-from assay.registry import Registry, accepted, must_be_callable
+from assay.registry import Registry, must_be_callable
 from assay.scoring.declarations import Metric
 from assay.scoring.metrics.confidence import CONFIDENCE_METRICS
 from assay.scoring.metrics.convention import Unfit, read_call
@@ -31,6 +31,7 @@ from assay.scoring.results import (
     References,
 )
 from assay.scoring.sandbox import CODE_METRICS
+from assay.signatures import accepted
 from assay.statistics.classes import AVERAGES, SCORES
 from assay.statistics.influence import COUNT, LOGARITHM, SHARE
 from assay.statistics.softmax import softmax
