@@ -28,7 +28,6 @@ from assay.scoring.metrics.registry import DEFAULTS, LM_EVAL_METRICS, METRICS, p
 from assay.scoring.metrics.structured import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, GenResult, LLResult, MCResult, Result
-from assay.scoring.scorer import Scorer
 from assay.scoring.scores import BoundMetric
 from assay.signatures import Accepted, accepted, names_only
 from assay.statistics.aggregations import (
