@@ -1,6 +1,8 @@
 """The Python of the seeds 001 and 004, word for word after one prelude: by itself, and as helper code of a task that is run."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -694,3 +696,12 @@ def test_a_filter_without_metrics_has_those_of_the_task(tmp_path: Path) -> None:
 def test_roles_that_are_not_a_mapping_are_refused_with_the_form_that_works(roles: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"model_role.* — write .*\{"):
         assay.simple_evaluate(says(["a"]), tasks=["t"], model_role=roles, include_path=str(tmp_path))
+
+
+def test_the_function_of_a_metric_is_there_where_nothing_else_is_imported() -> None:
+    code = """
+import assay
+exact = assay.MetricConfig(name="exact_match")
+print(exact.fn(references=["a", "b"], predictions=["b"]), exact.fn(references=["a"], predictions=["b"]))
+"""
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "1.0 0.0\n"

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from assay.errors import Place, Problem, did_you_mean, nearest
 from assay.records import Params, UserFunction, UserValue
@@ -176,26 +176,10 @@ def hints(function: UserFunction) -> list[UserValue]:
     return [each.annotation for each in read_signature(function).parameters.values()]
 
 
-def argument_counts(function: UserFunction) -> tuple[int, int] | None:
-    """Return the least and the greatest number of arguments by position; None without a readable signature."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    many = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    return sum(each.default is REQUIRED for each in positional), 99 if many else len(positional)
-
-
 def can_take(function: UserFunction, count: int) -> bool:
     """Whether a callable can be called with so many arguments by position; one without a readable signature can."""
-    try:
-        inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # a function of C
-        return True
-    return True
+    takes = accepted(function, count)
+    return not takes.lacking and {*takes.required} <= {*takes.positional[:count]}
 
 
 def give_parameters(
@@ -205,6 +189,11 @@ def give_parameters(
     first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in supplied]
     further = [each.replace(kind=each.KEYWORD_ONLY) for parameters in named for each in parameters.values()]
     wrapper.__signature__ = Signature([*first, *further])  # type: ignore[attr-defined]
+
+
+def give_signature(stand_in: UserFunction, signature: Signature) -> None:
+    """Give what stands for a callable its signature."""
+    stand_in.__signature__ = signature  # type: ignore[attr-defined]
 
 
 def with_options(function: UserFunction, options: Mapping[str, tuple[UserValue, UserValue]]) -> UserFunction:
@@ -219,13 +208,19 @@ def with_options(function: UserFunction, options: Mapping[str, tuple[UserValue, 
     return function
 
 
-def dress(wrapper: type, function: UserFunction, name: str) -> None:
-    """Give the class that wraps a function the function's name, docstring and keyword parameters."""
-    signature = read_signature(function)
-    taken = [each for each in signature.parameters.values() if each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]
-    wrapper.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
-    wrapper.__name__ = wrapper.__qualname__ = getattr(function, "__name__", name)
-    wrapper.__doc__, wrapper.__module__ = inspect.getdoc(function), function.__module__
+W = TypeVar("W", bound=Callable[..., Any])
+
+
+def dress(wrapper: W, like: UserFunction, takes: Sequence[Accepted], supplied: Sequence[str] = ()) -> W:
+    """Give a wrapper the name and docstring of what it wraps; it takes `supplied` by position, and the parameters of a file."""
+    kinds = inspect.Parameter
+    by_position = [kinds(name, kinds.POSITIONAL_ONLY) for name in supplied]
+    named = {name: each.replace(kind=kinds.KEYWORD_ONLY) for known in takes for name, each in known.named.items()}
+    others = [kinds("others", kinds.VAR_KEYWORD)] if any(known.takes_any for known in takes) else []
+    wrapper.__signature__ = Signature([*by_position, *named.values(), *others])  # type: ignore[attr-defined]
+    wrapper.__name__ = wrapper.__qualname__ = str(getattr(like, "__name__", type(like).__name__))
+    wrapper.__doc__, wrapper.__module__ = inspect.getdoc(like), like.__module__
+    return wrapper
 
 
 def _fits(value: UserValue, hint: UserValue) -> bool:

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Never
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol, runtime_checkable
 
+from assay.config.kinds import KINDS
 from assay.config.option import YAMLMapping
-from assay.config.task import MetricConfig, NamedMetric
+from assay.config.task import MetricConfig as MetricConfig
+from assay.config.task import NamedMetric
 from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
@@ -213,7 +215,7 @@ class MetricBinder:
         if not isinstance(name, str) or name in LM_EVAL_METRICS or processed or name in self.helpers.metrics:
             declared = LM_EVAL_METRICS.get(name) if isinstance(name, str) else None
         else:
-            declared = METRICS.get(name)
+            declared = METRICS.get(name) or metric_of_kinds(name)
         is_of_numbers = isinstance(config.aggregation, str) and config.aggregation not in OF_PAIRS
         if declared is not None and name in ALONE and is_of_numbers and not processed:
             return ALONE[str(name)]
@@ -388,6 +390,19 @@ def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricRe
         fix = f"write `repeats: {reductions.least}` or more, or give --repeats"
         raise ConfigError.at(place, what, fix)
     return reductions
+
+
+@runtime_checkable
+class _HasMetrics(Protocol):
+    """A kind of task with metrics of its own, which tasks of other kinds may name."""
+
+    def metric(self, name: str) -> Metric | None: ...
+
+
+def metric_of_kinds(name: str) -> Metric | None:
+    """The metric that a kind of task has by this name, such as a unit metric of graphs."""
+    kinds = (kind for kind in KINDS.values() if isinstance(kind, _HasMetrics))
+    return next((metric for kind in kinds if (metric := kind.metric(name)) is not None), None)
 
 
 def function_name(function: UserFunction | Function) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 from assay.config.option import YAMLMapping
 from assay.config.task import FilterConfig, TaskConfig
-from assay.late import late
 from assay.records import EVERY_ROW, Failed, FilterScores, MetricValue, Sample
 from assay.scoring.helper_code import Helpers, resolve_functions
 from assay.scoring.loop import ScoringStep
@@ -22,7 +21,7 @@ from assay.scoring.scorer_models import RUN, OnlyInRun
 from assay.scoring.scores import BoundMetric
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Settings
+from assay.tasks.settings import HELPER_CODE, Settings
 from assay.tasks.task import InstanceScores, Task
 from assay.tasks.task_methods import typed
 
@@ -58,7 +57,7 @@ class InstanceScoring:
             raise TypeError(f"task {task.name!r} is a graph, which is not scored by instances: run it")
         if helpers is None:
             is_loaded = bool(task.fields)
-            helpers = late("HelperCode")().helpers() if is_loaded else NO_HELPERS
+            helpers = HELPER_CODE.functions() if is_loaded else NO_HELPERS
         config = typed(resolve_functions(config, helpers.resolve))
         if config.class_ is not None and not (isinstance(config.class_, type) and issubclass(config.class_, Task)):
             raise OnlyInRun(f"task {task.name!r} is a class for lm-eval, which only a run scores — {RUN}")

@@ -18,8 +18,12 @@ from assay.records import (
     Prompt,
     Response,
 )
+from assay.runs.extensions import Extension
 from assay.samples.prompt import Chat
+from assay.scoring.helper_code import Helpers
 
+HELPER_CODE: Extension[Callable[[], Helpers]] = Extension("assay.compat.modules")
+"""Makes the helper code of a task that is scored without a run."""
 Messages = tuple[Message, ...]
 
 
