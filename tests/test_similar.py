@@ -110,6 +110,13 @@ def test_a_folder_of_lm_evals_tasks_needs_no_list(index: Index) -> None:
     with_folder = Index([*index.parts, (Root("/elsewhere/lm_eval/tasks", "include_path"), index.parts[0][1])])
     problem = unknown_name(with_folder, "gsm8k", Place("tasks"))
     assert "fetch" not in problem.fix and "0.4.13 has it" in problem.fix
+    assert unknown_name(with_folder, "no_such_thing", Place("tasks")).fix == "`assay ls` lists every name"
+
+
+def test_a_task_of_lm_evals_is_none_of_its_tags(index: Index) -> None:
+    problem = unknown_name(index, "gsm8k", Place("tasks"), only_tag=True)
+    assert problem.what == "no tag named 'gsm8k'"
+    assert "has it" not in problem.fix
 
 
 @pytest.mark.parametrize(
