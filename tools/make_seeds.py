@@ -31,7 +31,8 @@ MATRIX = """
 `test_seams.py::test_an_extension_is_used_or_refused_before_the_first_request` is a test for each extension, each way in which it is
 brought in, and each part of assay that has to use it: `compute_metrics`, `process_instances`, `assay.run`, `evaluate`, the command
 `assay run`, `score`, `merge`, `validate`. A cell has the number that was worked out by hand, or is refused before the first
-request, with its location and a fix. Others are impossible by their type, with the reason in `tests/seam_matrix.py`, or known to be wrong.
+request, with its location and a fix. Others are impossible by their type, with the reason in
+`tests/seam_matrix.py`, or known to be wrong.
 
 | extension | ways | used | refused | impossible | wrong |
 |---|--:|--:|--:|--:|--:|
