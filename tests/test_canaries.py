@@ -15,7 +15,7 @@ from assay.errors import AssayError, ConfigError
 from assay.evaluation.options import run_config
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models.load import load_model
-from assay.redaction import redacted, redacted_command
+from assay.redaction import redact, redact_command
 from canary_world import Said, after_a_run, canary, leaked, leaks_in_files, pages, said_by, write_yaml
 from serving import Arrived, loopback
 from small_runs import noting, run, write_task
@@ -365,7 +365,7 @@ HARMLESS = {
 
 
 def test_numbers_and_harmless_words_stay() -> None:
-    assert redacted(HARMLESS) == HARMLESS
+    assert redact(HARMLESS) == HARMLESS
     words = [
         "--gen_kwargs",
         "max_tokens=64,temperature=0,until=['key:']",
@@ -374,8 +374,8 @@ def test_numbers_and_harmless_words_stay() -> None:
         "-t",
         "key",
     ]
-    assert redacted_command(words) == words
-    assert redacted({"password": 12345678, "api_key": 20240815, "key": 3}) == {
+    assert redact_command(words) == words
+    assert redact({"password": 12345678, "api_key": 20240815, "key": 3}) == {
         "password": "***",
         "api_key": "***",
         "key": 3,

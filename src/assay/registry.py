@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_arg
 
 from assay.errors import AssayError, ConfigError, Place, Problem, check_each, did_you_mean, nearest
 from assay.records import Params, UserFunction, UserValue
-from assay.redaction import redacted
+from assay.redaction import reveal
 from assay.user_code import MOST_WORDS, user_code, words
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _problems(takes: Accepted, params: Params, subject: Subject, where: Where) -
         elif known is not None and not _fits(value, known.annotation):
             quoted = "; put it in quotes" if not isinstance(value, str) and _fits(str(value), known.annotation) else ""
             fix = f"{_near_choice(value, known.annotation)}it must be {_described(known.annotation)}{quoted}"
-            yield Problem(at(key), f"{what}: {key!r} cannot be {redacted(value, key)!r:.80}", fix)
+            yield Problem(at(key), f"{what}: {key!r} cannot be {value!r:.80}", fix)
     for key, each in takes.named.items():
         if each.default is each.empty and key not in params:
             yield Problem(at(""), f"{what} needs the {word} {key!r}", add(key))
@@ -310,7 +310,7 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
         place = _at(where)
         build: Callable[..., B] = partial(self._build, member) if self._build is not None else member
         with refused(place, f"{self.kind} {_called(named)!r} cannot be made", "correct its parameters"):
-            return build(*supplied, **params)
+            return build(*supplied, **reveal(params))
 
     def _plugins(self) -> "Mapping[str, Sequence[EntryPoint]]":
         return installed_plugins(self.group, tuple(sys.path)) if self.group is not None else {}

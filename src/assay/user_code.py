@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from assay.errors import SelfExplanatory
 from assay.records import Failed
-from assay.redaction import without_environment, without_queries
+from assay.redaction import conceal, redact_text, without_queries
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -104,7 +104,7 @@ def explain(place: str, error: BaseException) -> str:
     message = _message(error)
     if isinstance(error, SelfExplanatory):
         return before + message
-    named = f"{type(error).__name__}: {without_queries(_sentence(message)):.{MOST_WORDS}}".removesuffix(": ")
+    named = f"{type(error).__name__}: {redact_text(_sentence(message)):.{MOST_WORDS}}".removesuffix(": ")
     fix = (
         f" (pip install {error.name.partition('.')[0]})"
         if isinstance(error, ModuleNotFoundError) and error.name
@@ -137,9 +137,9 @@ def words(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """The message; empty if the exception class fails to format it."""
+    """The message without the secrets of this process; empty if the exception class fails to format it."""
     try:
-        return without_environment(written(str(error)))
+        return conceal(written(str(error)))
     except (Exception, SystemExit):  # noqa: BLE001  # it cannot go through call_user_code, which calls it
         return ""
 

@@ -15,6 +15,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.models.lm_eval_names import OUR_WAY
 from assay.models.local.generation import GENERATION_PARAMETERS
 from assay.models.protocol import AnyModel, TokenizerAlone
+from assay.redaction import reveal
 from assay.registry import Accepted, Registry, Where, accepted, must_be_callable
 
 COMPLETIONS, CHAT = "assay.models.servers.openai:OpenAI", "assay.models.servers.openai:OpenAIChat"
@@ -134,7 +135,7 @@ def check_arguments(name: str, arguments: YAMLMapping, place: Place | None = Non
     problems = BACKENDS.problems(name, BACKENDS.accepts(factory), checked, lambda key: place or _argument_place(key))
     if problems:
         raise ConfigError(problems)
-    return used
+    return reveal(used)
 
 
 def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
