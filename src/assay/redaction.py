@@ -342,12 +342,17 @@ def _bare_address(rest: str) -> str:
 
 def redact(value: AnyJSON, name: str = "", *, texts: bool = True) -> AnyJSON:
     """Redact settings; `name` is the key of the value. Without `texts`, only keys decide: a prompt may mention keys."""
-    if (is_header(name) and not isinstance(value, bool | int | float | None)) or _is_environment(name, value):
+    is_usual = _is_usual(name)
+    if type(value) in _NEVER_SECRET or (is_usual and type(value) is str and not texts and "://" not in value):
+        return value
+    if is_usual:
+        pass
+    elif (is_header(name) and not isinstance(value, bool | int | float | None)) or _is_environment(name, value):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
-    if name and is_secret(name, certain=_is_numbers(value)) and (not _is_numbers(value) or _is_long(value)):
+    elif is_secret(name, certain=_is_numbers(value)) and (not _is_numbers(value) or _is_long(value)):
         return HIDDEN
     texts = (texts and name not in _PROMPTS) or name in _ARGUMENTS
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         return {str(key): redact(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         within = name if name in _ADDRESSES else ""
@@ -363,6 +368,7 @@ def redact(value: AnyJSON, name: str = "", *, texts: bool = True) -> AnyJSON:
     return _PASSWORD.sub(f"{HIDDEN}@", text) if "://" in text else text
 
 
+_NEVER_SECRET: Sequence[type] = (float, bool, type(None))
 SHORT = 100
 """Letters of a text that is redacted once: names of tasks and metrics are in a run's results many times."""
 
@@ -379,19 +385,26 @@ def seal(value: T, name: str = "", *, texts: bool = False) -> T:
     {'api_key': '***', 'url': 'https://***@host/v1', 'limit': 5}
     """
     sealed: Any = value
-    if isinstance(value, Mapping):
+    if type(value) is str:
+        if texts or "://" in sealed or not _is_usual(name):
+            shown = redact(value, name, texts=texts)
+            sealed = value if shown == value else Secret(sealed, shown)
+    elif isinstance(value, Mapping):
         texts = (texts and name not in _PROMPTS) or name in _ARGUMENTS
         below = {key: seal(inner, _name_below(name, str(key)), texts=texts) for key, inner in value.items()}
         sealed = value if all(map(is_, below.values(), value.values())) else below
     elif isinstance(value, list | tuple):
         name = name if name in _ADDRESSES or _hides_all(name) else ""
         sealed = _list_of(value, [seal(inner, name, texts=texts) for inner in value])
-    elif type(value) is str:
-        shown = redact(value, name, texts=texts)
-        sealed = value if shown == value else Secret(sealed, shown)
-    elif type(value) is int and redact(value, name) == HIDDEN:
+    elif type(value) is int and not _is_usual(name) and redact(value, name) == HIDDEN:
         sealed = SecretNumber(sealed)
     return cast("T", sealed)
+
+
+@lru_cache(4096)
+def _is_usual(name: str) -> bool:
+    """Whether a name says nothing about its value: as those of nearly all settings."""
+    return not (_hides_all(name) or name == _ENV or name in _ARGUMENTS or name in _ADDRESSES or name in _PROMPTS)
 
 
 def _list_of(value: Sequence[Any], items: Sequence[Any]) -> Sequence[Any]:
@@ -399,10 +412,12 @@ def _list_of(value: Sequence[Any], items: Sequence[Any]) -> Sequence[Any]:
     return value if type(value) not in (list, tuple) or all(map(is_, items, value)) else type(value)(items)  # type: ignore[call-arg]
 
 
+@lru_cache(4096)
 def _hides_all(name: str) -> bool:
     return is_header(name) or is_secret(name)
 
 
+@lru_cache(4096)
 def _name_below(name: str, key: str) -> str:
     """The name by which a value is judged: below headers, an environment and secrets everything is one, whatever its key is."""
     if name == _ENV:
@@ -551,6 +566,6 @@ def _by_names(value: AnyJSON, name: str = "") -> AnyJSON:
     anything; only a group's metadata is written by users."""
     if name == "metadata":
         return redact(value, name)
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         return {key: _by_names(inner, str(key)) for key, inner in value.items()}
     return [_by_names(inner) for inner in value] if isinstance(value, list) else redact(value)

@@ -101,10 +101,8 @@ def explain(place: str, error: BaseException) -> str:
             raise cause
         cause = cause.__cause__ if cause is not None else None
     before = f"{place}: " if place else ""
-    message = _message(error)
     if isinstance(error, SelfExplanatory):
-        return before + message
-    named = f"{type(error).__name__}: {redact_text(_sentence(message)):.{MOST_WORDS}}".removesuffix(": ")
+        return before + _message(error)
     fix = (
         f" (pip install {error.name.partition('.')[0]})"
         if isinstance(error, ModuleNotFoundError) and error.name
@@ -112,7 +110,16 @@ def explain(place: str, error: BaseException) -> str:
     )
     frame = _user_frame(error)
     where = f" ({Path(frame[0]).name}:{frame[1]})" if frame is not None else ""
-    return f"{before}{named}{fix}{where}"
+    return f"{before}{describe_error(error)}{fix}{where}"
+
+
+def describe_error(error: BaseException) -> str:
+    """Return type and message of an exception as a line without secrets.
+
+    >>> describe_error(OSError("401 for https://me:pw@host/v1"))
+    'OSError: 401 for https://***@host/v1'
+    """
+    return f"{type(error).__name__}: {redact_text(_sentence(_message(error))):.{MOST_WORDS}}".removesuffix(": ")
 
 
 def is_overridden(owner: object, method: str, base: type) -> bool:
