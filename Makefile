@@ -74,6 +74,11 @@ nightly: install-test  ## what `make test` samples, in full; real servers (vLLM 
 	@sh tools/install_servers.sh $(PYTHON) $(NIGHTLY)
 	@ASSAY_NIGHTLY=$(abspath $(NIGHTLY)) $(BIN)/python -m pytest tests/nightly tests/test_budget.py $(TESTS)
 
+.PHONY: mutants
+mutants: install-quick  ## what the tests notice: 80 changes of each package, 80 % of which must fail a test; PACKAGE=groups: one package; AGAIN=1: only those that survived
+	@$(PIP) --editable '.[mutants]'
+	@$(IN_MEMORY) $(BIN)/python tools/mutants.py $(PACKAGE) $(if $(SEED),--seed $(SEED)) $(if $(AGAIN),--again) $(if $(TESTS),--tests $(TESTS))
+
 check: install-test  ## format, lint, types, import order
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 

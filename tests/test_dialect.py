@@ -595,6 +595,12 @@ def _(world: World) -> Any:
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
+@case("takes_upper_median", theirs=4.0, ours=3.0)
+def _(world: World) -> Any:
+    values = [{"x": value} for value in (5.0, 1.0, 2.0, 4.0)]
+    return number_of(processed_results(world, values, "metric_list: [{metric: x, aggregation: median}]\n"), "x,none")
+
+
 @case("has_lm_evals_standard_errors", theirs="N/A", ours=True)
 def _(world: World) -> Any:
     results = world.choose([0, 1], "metric_list: [{metric: brier_score}]\n")

@@ -169,6 +169,17 @@ def test_an_unknown_member_is_refused_with_a_suggestion() -> None:
         manager_of(math=["gsm8"])
 
 
+def test_a_hierarchy_may_list_the_configurations_of_its_tasks() -> None:
+    """Seed 000 makes groups of GroupConfigs alone; tasks are registered."""
+    configs = {"a": TaskConfig(task="a"), "g": GroupConfig(group="g", task=["a"])}
+    manager: GroupManager[Task] = GroupManager()
+    manager.register_task(task("a"))
+    manager.build_hierarchy(configs)
+    assert (list(manager.groups), [own.name for own in manager.get_tasks_for_group("g")]) == (["g"], ["a"])
+    with pytest.raises(ConfigError, match=r"the task 'a' is not registered — call `register_task"):
+        GroupManager[Task]().build_hierarchy(configs)
+
+
 def test_a_hierarchy_may_be_given_as_plain_mappings() -> None:
     manager: GroupManager[Task] = GroupManager()
     manager.register_task(task("t"))

@@ -38,6 +38,7 @@ def test_the_core_has_no_heavy_dependency_and_the_extras_are_named() -> None:
         "object-storage",
         "quick",
         "test",
+        "mutants",
     }
     assert set(project["optional-dependencies"]) == extras
     assert "torch==2.13.0" in project["optional-dependencies"]["test"]

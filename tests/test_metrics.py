@@ -424,7 +424,8 @@ AGGREGATED: dict[str, tuple[str, list[Any], float]] = {
     "mean": ("mean", [1.0, 0.0, 0.5, 0.0], 0.375),
     "mean of truths": ("mean", [True, False, True], 2 / 3),
     "median of an odd number": ("median", [5.0, 1.0, 2.0], 2.0),
-    "median of an even number is the upper one": ("median", [5.0, 1.0, 2.0, 4.0], 4.0),
+    "median of an even number is the mean of two": ("median", [5.0, 1.0, 2.0, 4.0], 3.0),
+    "the upper median is the greater of two": ("median_high", [5.0, 1.0, 2.0, 4.0], 4.0),
     "nanmean": ("nanmean", [1.0, "nan", 5.0, 9.0, 4.0], 4.75),
     "nanmean of nothing": ("nanmean", ["nan", "nan"], math.nan),
     "perplexity": ("perplexity", [-1.0, -3.0], math.exp(2)),
@@ -440,6 +441,16 @@ AGGREGATED: dict[str, tuple[str, list[Any], float]] = {
     "bypass": ("bypass", [1.0, 2.0], 999),
 }
 """By hand; bleu, chrf, chrf++ and ter by lm_eval 0.4.13."""
+
+IN_HELPERS = "from lm_eval.api.metrics import median as imported\nfrom lm_eval.api.registry import get_aggregation\nasked = get_aggregation('median')\n"
+
+
+@pytest.mark.parametrize("name", ["imported", "asked"])
+def test_helper_code_has_the_median_of_lm_eval(name: str, tmp_path: Path) -> None:
+    yaml = f"metric_list: [{{metric: x, aggregation: !function helper.{name}}}]\n"
+    processed(tmp_path, [{"x": value} for value in (5.0, 1.0, 2.0, 4.0)], yaml, helper=IN_HELPERS)
+    assert row(run(tmp_path, ANYTHING)) == {"x": 4.0}
+
 
 AS_NUMBERS = "values_of = values\ndef values(doc, results):\n    return {k: float(v) if v == 'nan' else v for k, v in values_of(doc, results).items()}\n"
 

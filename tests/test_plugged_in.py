@@ -9,8 +9,8 @@ import pytest
 import assay
 from assay import ConfigError, ScoreOptions, score
 from assay.cli import main
-from assay.registry import is_async
 from assay.scoring.metrics.registry import METRICS
+from assay.signatures import is_async
 from run_world import failed_in
 from small_runs import SAMPLED, generate, noting, run, says, write_task
 

@@ -1,5 +1,6 @@
 """The names that users write in Python, and what helper code of lm-eval and SyGra imports, stay: tests/public_names.txt lists them."""
 
+import builtins
 import inspect
 from functools import cache
 from importlib import import_module
@@ -39,3 +40,11 @@ def test_a_public_name_stays(name: str) -> None:
 
 def test_every_name_of_assay_is_listed() -> None:
     assert {f"assay:{name}" for name in assay.__all__} <= set(NAMES)
+
+
+def test_importing_all_names_leaves_those_of_python_alone() -> None:
+    names: dict[str, object] = {}
+    exec("from assay import *", names)
+    assert names["run"] is assay.run
+    assert not [name for name in names if hasattr(builtins, name)]
+    assert callable(assay.filter) and callable(assay.format)

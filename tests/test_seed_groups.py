@@ -218,8 +218,41 @@ def test_the_factory_makes_what_the_seed_says() -> None:
     built = factory(aggregation="pass@k", kwargs={"k": 7})
     assert isinstance(built, PassAtKAggregator)
     assert built.k == 7
+    own = factory(aggregation=constant)
+    assert isinstance(own, CustomAggregator)
+    assert (own.agg_fn, own.kwargs) == (constant, {})
+    assert isinstance(factory(aggregation=of_values), CustomAggregator)
     with pytest.raises(ConfigError, match=r"no aggregator named 'hamonic_mean'.*did you mean 'harmonic_mean'"):
         factory(aggregation="hamonic_mean")
+
+
+def constant(group: Group[Any], results: Mapping[str, Mapping[str, float]]) -> float:
+    return 7.0
+
+
+def of_values(values: list[float], sizes: list[float], weight_by_size: bool) -> float:
+    return max(values) - min(values)
+
+
+def test_one_function_for_several_entries_gives_each_its_number() -> None:
+    """Of functions of the group, one call serves all; functions of values are called with those of each entry."""
+    entries = [{"metric": "acc", "aggregation": constant}, {"metric": "f1", "aggregation": constant}]
+    spreads = [{"metric": "acc", "aggregation": of_values}, {"metric": "f1", "aggregation": of_values}]
+    results: Plain = {"a": {"acc,none": 0.25, "f1,none": 1.0}, "b": {"acc,none": 0.75, "f1,none": 0.0}}
+    assert computed(results, *entries) == {"acc,none": 7.0, "f1,none": 7.0}
+    assert computed(results, *spreads) == {"acc,none": 0.5, "f1,none": 1.0}
+
+
+def test_two_entries_of_one_row_are_refused_in_python_as_in_yaml() -> None:
+    same = [{"metric": "acc"}, {"metric": "acc", "weight_by_size": False}]
+    for entries in (same, [same[0], {"metric": "f1", "name": "acc", "aggregation": "median"}]):
+        config = GroupConfig("g", aggregate_metric_list=entries)  # type: ignore[arg-type]  # mappings are read
+        with pytest.raises(ConfigError, match=r"group 'g', aggregate_metric_list\[1\]: two entries make the row 'acc'"):
+            StandardGroup(config)
+        with pytest.raises(ConfigError, match="two entries make the row 'acc'"):
+            AggregatorFactory.create_aggregator(config)
+    named = GroupConfig("g", aggregate_metric_list=[same[0], {**same[1], "name": "macro"}])  # type: ignore[arg-type]
+    assert len(StandardGroup(named).aggregator.agg_metric_configs) == 2
 
 
 def test_aggregators_are_made_by_hand_as_in_the_seed() -> None:

@@ -1,6 +1,7 @@
 """Selection: names, globs, tags, groups, paths, formats, files and folders; and what comes down to the tasks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,32 @@ def test_all_wrong_names_are_reported_at_once(manage: Manage) -> None:
 
 def test_match_tasks_gives_names_that_exist(manage: Manage) -> None:
     assert manage(WORLD).match_tasks(["[ab]", "nli", "nowhere"]) == ["a", "b", "nli"]
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"task": "c", "doc_to_text": "Again: {{question}}"},  # c has num_fewshot 1, and a data set
+        {"task": "c", "dataset_path": "other/data", "doc_to_target": "{{other}}"},
+        {"task": "fresh", "dataset_path": "some/data", "doc_to_text": "question"},
+    ],
+    ids=["a key that new tasks have", "several", "a new task"],
+)
+def test_a_mapping_means_the_same_in_a_run_and_in_a_list(manage: Manage, mapping: dict[str, str]) -> None:
+    """Over a registered name it changes that task; keys that could define a new one change nothing about that."""
+    manager, name = manage(WORLD), mapping["task"]
+    alone = manager.load(mapping)["tasks"][name].config
+    [in_list] = manager.load({"group": "own", "task": [mapping]})["tasks"].values()
+    assert alone == replace(in_list.config, task=name)
+    assert alone.num_fewshot == (1 if name == "c" else None)
+    assert {key: getattr(alone, key) for key in mapping} == mapping
+
+
+def test_an_unknown_name_with_changes_alone_is_refused_in_a_run_as_in_a_list(manage: Manage) -> None:
+    mapping = {"task": "cc", "num_fewshot": 2}
+    for spec in (mapping, {"group": "own", "task": [mapping]}):
+        with pytest.raises(ConfigError, match=r"no task, group or tag named 'cc' — did you mean c\?"):
+            manage(WORLD).load(spec)
 
 
 def settings(manager: TaskManager, spec: str, task: str, **overrides: object) -> tuple[object, object]:

@@ -248,7 +248,7 @@ def checks(text: str) -> dict[str, dict[str, str]]:
 
 def test_the_doctor_knows_every_extra_that_users_install() -> None:
     written = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
-    assert {*EXTRAS} == {*written["project"]["optional-dependencies"]} - {"quick", "test"}
+    assert {*EXTRAS} == {*written["project"]["optional-dependencies"]} - {"quick", "mutants", "test"}
 
 
 @pytest.mark.process

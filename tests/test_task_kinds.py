@@ -16,7 +16,7 @@ from assay.config.task import TaskConfig
 from assay.errors import Problem
 from assay.tasks.kinds import FindDefinition, FindDotted, TaskKind, kind_of
 from assay.tasks.prepare import prepare
-from assay.tasks.rescore import TaskFacts, prepare_scoring
+from assay.tasks.rescore import StoredTask, prepare_scoring
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.validate import validate
@@ -58,8 +58,8 @@ class SumsKind:
         )
         return prepare(plain, settings, helpers)
 
-    def prepare_scoring(self, task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> Runnable:
-        return prepare_scoring(task, settings, helpers, facts)
+    def prepare_scoring(self, task: Task, settings: Settings, helpers: Helpers, stored: StoredTask) -> Runnable:
+        return prepare_scoring(task, settings, helpers, stored)
 
     def check(self, task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[Problem]:
         assert isinstance(task.definition, SumsFile)

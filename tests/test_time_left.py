@@ -17,6 +17,7 @@ from assay.engine.counts import TaskCounts
 from assay.evaluation import time_left as module
 from assay.evaluation.time_left import TimeEstimator, TimeLeft
 from assay.number_text import time_left_text
+from assay.tasks.runnable import TaskFacts
 from small_runs import write_task
 
 
@@ -32,9 +33,8 @@ def task(name: str, size: int, needs: set[str], limit: int = 256, judge: bool = 
     described = {"generation_kwargs": {"max_gen_toks": limit}}
     runnable = SimpleNamespace(
         task=SimpleNamespace(name=name, definition=None),
-        size=size,
-        needs=frozenset(needs),
-        models=lambda: {"judge": None} if judge else {},
+        facts=TaskFacts(size=size, original=size, version=1, models={"judge": None} if judge else {}),
+        needs=lambda: frozenset(needs),
         described=lambda: described,
     )
     board = SimpleNamespace(documents=0, failed={}, noticed={"cut off at the token limit": 0})

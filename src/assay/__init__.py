@@ -3,6 +3,7 @@
 Everything a user needs can be imported from here: assay/public.py lists the names. A name is imported at its first use.
 """
 
+import builtins
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     public = import_module("assay.public")
-    if name == "__all__":
-        return __dir__()
+    if name == "__all__":  # `from assay import *` leaves Python's own names alone: write assay.filter, assay.format
+        return [known for known in __dir__() if not hasattr(builtins, known)]
     globals()[name] = value = public.load(name)
     return value
 

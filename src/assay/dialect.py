@@ -389,6 +389,15 @@ class Dialect:
     )
 
     # --- numbers of tasks and groups ---------------------------------------------------------------------------------
+    takes_upper_median: bool = rule(
+        RUN,
+        Deviation(
+            "`aggregation: median` of an even number of scores",
+            "the greater of the two middle ones",
+            "their mean; `median_high` is the greater one",
+        ),
+        holds_in=IN_FILES,
+    )
     has_lm_evals_standard_errors: bool = rule(
         RUN,
         Deviation(

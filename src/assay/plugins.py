@@ -61,7 +61,7 @@ def metric(
 
     `bounds` are the least and the greatest score of a sample: intervals stay within them.
     """
-    from assay.scoring.results import DeclaredMetric
+    from assay.scoring.declarations import Metric
     from assay.statistics.influence import read_bounds
 
     limits = read_bounds(bounds) if bounds is not None else None
@@ -69,9 +69,7 @@ def metric(
     def register(function: T) -> T:
         types = [output_type] if isinstance(output_type, str) else output_type
         functions = dict.fromkeys(map(str, types), function)
-        registry("metrics").add(
-            name, DeclaredMetric(functions, aggregation, higher_is_better, bounds=limits), source=function
-        )
+        registry("metrics").add(name, Metric(functions, aggregation, higher_is_better, bounds=limits), source=function)
         return function
 
     return register

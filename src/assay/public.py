@@ -6,7 +6,6 @@ Editors and type checkers read text: the imports below repeat HOMES, and RunOpti
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
-from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_type_hints
 
 from assay.late import late
@@ -430,12 +429,8 @@ def _with_signature(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose signature lists every option of a run with its default: `help` and notebooks show it."""
     from assay.config.option import yaml_fields
     from assay.config.run import RunConfig
+    from assay.signatures import with_options
 
-    known, kinds = signature(function), get_type_hints(RunOptions)
-    first = [parameter for parameter in known.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
     defaults = {**{item.name: item.default for item in yaml_fields(RunConfig)}, **DEFAULTS[function.__name__]}
-    options = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind) for name, kind in kinds.items()
-    ]
-    function.__signature__ = known.replace(parameters=[*first, *options])  # type: ignore[attr-defined]
-    return function
+    kinds = get_type_hints(RunOptions)
+    return with_options(function, {name: (kind, defaults[name]) for name, kind in kinds.items()})

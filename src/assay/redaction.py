@@ -441,7 +441,7 @@ def reveal(value: T) -> T:
 
 
 def secrets_in(value: AnyJSON, name: str = "") -> Iterator[str]:
-    """The texts of a value that `redacted` would hide by their names."""
+    """The texts of a value that `redact` would hide by their names."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             called = _called(str(key), name)

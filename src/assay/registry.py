@@ -1,27 +1,27 @@
-"""The one registry and the one binder: map names in YAML to Python objects, and check their parameters by signature.
+"""The one registry and the one binder: map names in YAML to Python objects, with their parameters.
 
 Each kind (metric, filter, model, …) has one `Registry`. Members are built in, registered by a decorator, or named by entry
 points of installed packages, read for unknown names only. Keyword parameters are YAML keys: `bind` checks names and types of all.
 """
 
-import inspect
 import os
 import sys
-import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import unwrap
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from assay.errors import AssayError, ConfigError, Place, Problem, check_each, did_you_mean, nearest
+from assay.errors import AssayError, ConfigError, Place, Problem, check_each, did_you_mean
 from assay.records import Params, UserFunction, UserValue
 from assay.redaction import reveal
+from assay.signatures import AWAITED, Accepted, Where, accepted, line_to_add, location, problems_of
 from assay.user_code import MOST_WORDS, user_code, words
 
 if TYPE_CHECKING:
@@ -30,119 +30,6 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 B = TypeVar("B")
 T = TypeVar("T")
-
-Where = Place | Callable[[str], Place]
-"""Location of an entry in a file, or a function that returns it for each parameter ("": the entry itself)."""
-
-
-def _at(where: Where, key: str = "") -> Place:
-    return where(key) if callable(where) else where
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """Parameters of a callable that a file may set: those that its caller does not supply.
-
-    `lacking` counts supplied arguments that it cannot take; `instead` has fixes for unknown names.
-    """
-
-    named: Mapping[str, inspect.Parameter]
-    takes_any: bool = False
-    lacking: int = 0
-    instead: Mapping[str, str] = field(default_factory=dict)
-    is_async: bool = False
-
-
-def accepted(function: UserFunction, supplied: int = 0) -> Accepted:
-    """Return the parameters of a callable after the first `supplied` ones. Without a readable signature it accepts anything.
-
-    >>> list(accepted(lambda references, prediction, *, weight=0.5: 0, 2).named)
-    ['weight']
-    """
-    try:
-        parameters = read_signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return Accepted({}, takes_any=True)
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    taken = {each.name for each in positional[:supplied]}
-    kinds = {each.kind for each in parameters}
-    named = {
-        each.name: each
-        for each in parameters
-        if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD) and each.name not in taken
-    }
-    lacking = 0 if inspect.Parameter.VAR_POSITIONAL in kinds else max(0, supplied - len(positional))
-    return Accepted(named, inspect.Parameter.VAR_KEYWORD in kinds, lacking, is_async=is_async(function))
-
-
-def is_async(function: UserFunction) -> bool:
-    """Whether calling it gives a coroutine; of a stand-in for code that is not loaded, what its source says."""
-    called: Any = (function, getattr(type(function), "__call__", None))  # noqa: B004  # an object may have an async call
-    return any(map(inspect.iscoroutinefunction, called)) or getattr(function, "is_async", False) is True
-
-
-AWAITED = "is async, and is called without await", "write `def` in place of `async def`"
-"""The problem of an async function, and its fix."""
-
-
-def names_only(takes: Accepted) -> Accepted:
-    """Drop the types: lm-eval's files write `"true"` for true, and mean what lm-eval does with it."""
-    named = {key: each.replace(annotation=each.empty) for key, each in takes.named.items()}
-    return replace(takes, named=named)
-
-
-def typed_by_default(takes: Accepted) -> Accepted:
-    """Take the type of a number or a truth without annotation from its default: such functions are users'."""
-    named = dict(takes.named)
-    for key, each in takes.named.items():
-        if each.annotation is each.empty and isinstance(each.default, bool | int | float):
-            named[key] = each.replace(annotation=bool if isinstance(each.default, bool) else float)
-    return replace(takes, named=named)
-
-
-def parameter_problems(
-    function: UserFunction, params: Params, what: str, where: Where, supplied: int = 0
-) -> list[Problem]:
-    """List all problems of parameters by a signature: unknown, missing, or of a wrong type.
-
-    >>> def scaled(*, factor: float): ...
-    >>> for problem in parameter_problems(scaled, {"facter": 2}, "metric 'scaled'", Place("a.yaml", 3, 1)): print(problem)
-    a.yaml:3:1: metric 'scaled' has no parameter 'facter' — did you mean 'factor'?
-    a.yaml:3:1: metric 'scaled' needs the parameter 'factor' — add `factor:`
-    """
-    takes = accepted(function, supplied)
-    problems = list(_problems(takes, params, (what, "parameter", _line_to_add), where))
-    if takes.is_async:
-        problems.append(Problem(_at(where), f"{what} {AWAITED[0]}", AWAITED[1]))
-    if takes.lacking:
-        shape = f"{what} must take {supplied} arguments by position"
-        problems.append(Problem(_at(where), shape, "correct its signature"))
-    return problems
-
-
-def _line_to_add(key: str) -> str:
-    return f"add `{key}:`"
-
-
-Subject = tuple[str, str, Callable[[str], str]]
-"""The subject of a message, its word for a parameter, and the fix for a missing one."""
-
-
-def _problems(takes: Accepted, params: Params, subject: Subject, where: Where) -> Iterator[Problem]:
-    what, word, add = subject
-    at = partial(_at, where)
-    for key, value in params.items():
-        known = takes.named.get(key)
-        if known is None and not takes.takes_any:
-            near = did_you_mean(str(key), takes.named) if takes.named else "it takes none"
-            yield Problem(at(str(key)), f"{what} has no {word} {key!r}", takes.instead.get(key, near))
-        elif known is not None and not _fits(value, known.annotation):
-            quoted = "; put it in quotes" if not isinstance(value, str) and _fits(str(value), known.annotation) else ""
-            fix = f"{_near_choice(value, known.annotation)}it must be {_described(known.annotation)}{quoted}"
-            yield Problem(at(key), f"{what}: {key!r} cannot be {value!r:.80}", fix)
-    for key, each in takes.named.items():
-        if each.default is each.empty and key not in params:
-            yield Problem(at(""), f"{what} needs the {word} {key!r}", add(key))
 
 
 class Registry(MutableMapping[str, M], Generic[M, B]):
@@ -272,7 +159,7 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
             return self[name]
         except KeyError:
             fix = did_you_mean(str(name), self.names())
-            unknown = Problem(_at(where), f"no {self.kind} named {name!r}", fix, cause=(self.kind, name))
+            unknown = Problem(location(where), f"no {self.kind} named {name!r}", fix, cause=(self.kind, name))
             raise ConfigError([unknown]) from None
 
     def accepts(self, member: Any) -> Accepted:
@@ -281,18 +168,18 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
 
     def fix_for_missing(self, name: str, key: str) -> str:  # noqa: ARG002  # kinds with another notation override it
         """Return the fix for a missing parameter."""
-        return _line_to_add(key)
+        return line_to_add(key)
 
     def problems(self, name: str, takes: UserFunction | Accepted, params: Params, where: Where) -> list[Problem]:
         """List all problems with the parameters of the member that messages call `name`."""
         known = takes if isinstance(takes, Accepted) else accepted(takes, len(self.supplied))
         words = (f"{self.kind} {name!r}", self.word, partial(self.fix_for_missing, name))
-        problems = list(_problems(known, params, words, where))
+        problems = list(problems_of(known, params, words, where))
         if known.is_async:
-            problems.insert(0, Problem(_at(where), f"{self.kind} {name!r} {AWAITED[0]}", AWAITED[1]))
+            problems.insert(0, Problem(location(where), f"{self.kind} {name!r} {AWAITED[0]}", AWAITED[1]))
         if known.lacking:
             what = f"{self.kind} {name!r} cannot be called: it must take ({', '.join(self.supplied)}, …) by position"
-            problems.insert(0, Problem(_at(where), what, "correct its parameters"))
+            problems.insert(0, Problem(location(where), what, "correct its parameters"))
         return problems
 
     def check(self, named: str | UserFunction, params: Params, where: Where) -> M:
@@ -307,7 +194,7 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
     def bind(self, named: str | UserFunction, params: Params, where: Where, *supplied: UserValue) -> B:
         """Return the member with its parameters, ready for a run; raise a ConfigError if it cannot be built."""
         member: Any = self.check(named, params, where)
-        place = _at(where)
+        place = location(where)
         build: Callable[..., B] = partial(self._build, member) if self._build is not None else member
         with refused(place, f"{self.kind} {_called(named)!r} cannot be made", "correct its parameters"):
             return build(*supplied, **reveal(params))
@@ -482,7 +369,7 @@ def subclass_of(base: type[T]) -> Callable[[str, UserValue], type[T]]:
     """Return an `adopt` for registries of classes derived from `base`."""
 
     def adopt(name: str, thing: UserValue) -> type[T]:  # noqa: ARG001  # the shape of `adopt`
-        if not (inspect.isclass(thing) and issubclass(thing, base)):
+        if not (isinstance(thing, type) and issubclass(thing, base)):
             raise TypeError(f"{_called(thing)} must be a class derived from {base.__name__}")
         return thing
 
@@ -495,66 +382,6 @@ def must_be_callable(name: str, thing: UserValue) -> UserFunction:
         raise TypeError(f"{name!r} must be a function or a class, got {thing!r:.60}")
     function: UserFunction = thing
     return function
-
-
-def read_signature(function: UserFunction) -> inspect.Signature:
-    """Return the signature, with text annotations resolved to types if their names are known."""
-    try:
-        return inspect.signature(function, eval_str=True)
-    except (NameError, AttributeError, SyntaxError):
-        return inspect.signature(function)
-
-
-def dress(wrapper: type, function: UserFunction, name: str) -> None:
-    """Give the class that wraps a function the function's name, docstring and keyword parameters."""
-    signature = read_signature(function)
-    taken = [each for each in signature.parameters.values() if each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]
-    wrapper.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
-    wrapper.__name__ = wrapper.__qualname__ = getattr(function, "__name__", name)
-    wrapper.__doc__, wrapper.__module__ = inspect.getdoc(function), function.__module__
-
-
-def _fits(value: UserValue, hint: UserValue) -> bool:
-    """Whether a value from a file has the annotated type; types that are not checked fit anything."""
-    if hint is Any or hint is inspect.Parameter.empty:
-        return True
-    if hint is None:
-        return value is None
-    if get_origin(hint) is Literal:
-        return any(type(value) is type(each) and value == each for each in get_args(hint))
-    if get_origin(hint) in (Union, types.UnionType):
-        return any(_fits(value, each) for each in get_args(hint))
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    kind = get_origin(hint) or hint
-    return isinstance(value, kind) if inspect.isclass(kind) else True
-
-
-def _near_choice(value: UserValue, hint: UserValue) -> str:
-    """Suggest the choice nearest to a misspelled value.
-
-    >>> _near_choice("ecoh", Literal["echo", "prompt"]), _near_choice(3, int | None)
-    ("did you mean 'echo'? ", '')
-    """
-    choices = get_args(hint) if get_origin(hint) is Literal else ()
-    near = nearest(value, map(str, choices), 1) if isinstance(value, str) else []
-    return f"did you mean {near[0]!r}? " if near else ""
-
-
-def _described(hint: UserValue) -> str:
-    """Describe a type in a message.
-
-    >>> _described(int | None), _described(Literal["a", "b"])
-    ('of type int or None', "one of 'a', 'b'")
-    """
-    if get_origin(hint) is Literal:
-        return "one of " + ", ".join(map(repr, get_args(hint)))
-    if get_origin(hint) in (Union, types.UnionType):
-        names = [_described(each).removeprefix("of type ") for each in get_args(hint)]
-        return "of type " + " or ".join("None" if each == "NoneType" else each for each in names)
-    return "of type " + str(getattr(hint, "__name__", hint))
 
 
 def _called(thing: UserValue) -> str:
@@ -607,10 +434,10 @@ def _defined(thing: UserValue) -> str:
     """Return where an object is defined, as file:line with module and name."""
     if hasattr(thing, "group") and hasattr(thing, "value"):
         return _origin(thing)  # type: ignore[arg-type]
-    inner = inspect.unwrap(thing) if callable(thing) else thing
+    inner = unwrap(thing) if callable(thing) else thing
     code = getattr(inner, "__code__", None)
     codes: Iterable[Any] = (
-        (getattr(each, "__code__", None) for each in vars(inner).values()) if inspect.isclass(inner) else ()
+        (getattr(each, "__code__", None) for each in vars(inner).values()) if isinstance(inner, type) else ()
     )
     code = code or next((each for each in codes if each is not None), None)
     named = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', repr(inner)[:60])}".strip(".")

@@ -171,16 +171,9 @@ class Expander:
         return [node] if node is not None else []
 
     def inline(self, fields: Fields, settings: InheritedSettings) -> list[CatalogNode]:
-        """Expand a mapping given in place of a name."""
-        fields = self._with_includes(fields)
-        if "group" in fields and "task" not in fields:  # as in a group's list: the registered one, with changes
-            return self.named(MemberReference(str(fields["group"]), fields.place("group"), fields), settings)
-        if "group" in fields and not is_legacy_task(fields):
-            return self._group(str(fields["group"]), fields, settings, (), registered=False)
-        reference = MemberReference(str(fields["task"]), fields.place("task"), fields)
-        if self._is_known(reference) and not any(key in fields for key in DEFINING_KEYS if key != "class"):
-            return self.named(reference, settings)
-        return self._inline_task(reference, "", settings)
+        """Expand a mapping given in place of a name: it means what it means in a group's list."""
+        members = self._written(self._with_includes(fields), "", settings, ())
+        return [node for member in members for node in member.expand()]
 
     def members(
         self, fields: Fields, parent: str, settings: InheritedSettings, trail: GroupTrail
@@ -222,12 +215,12 @@ class Expander:
     def _written(
         self, written: Fields, parent: str, settings: InheritedSettings, trail: GroupTrail
     ) -> Iterator[ListedMember]:
-        key = "group" if "group" in written else "task"
+        key = "group" if "group" in written and not is_legacy_task(written) else "task"
         if not isinstance(written.get(key), str):
             return  # reported when the file was checked
         reference = MemberReference(str(written[key]), written.place(key), written)
         if key == "group" and "task" in written:
-            name = f"{parent}::{reference.base}"
+            name = f"{parent}::{reference.base}" if parent else reference.base
             yield ListedMember(reference.base, partial(self._group, name, written, settings, trail, registered=False))
         elif key == "task" and not self._is_known(reference) and any(own in written for own in DEFINING_KEYS):
             yield ListedMember(reference.base, partial(self._inline_task, reference, parent, settings))

@@ -3,16 +3,16 @@
 import ast
 import importlib
 import importlib.util
-import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Union
+from typing import NamedTuple
 
 from assay.errors import Place, Problem, did_you_mean, nearest
 from assay.records import Function, UserValue
+from assay.signatures import Signature, written_signature
 
 
 def functions_in(value: UserValue) -> Iterator[Function]:
@@ -110,7 +110,7 @@ def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
 class StaticSignature(NamedTuple):
     """The signature of a function or class, read from the source of its module, with its line."""
 
-    signature: inspect.Signature
+    signature: Signature
     is_class: bool
     is_async: bool = False
     is_generator: bool = False
@@ -168,7 +168,7 @@ def _definitions_in(path: str, _changed_at: int) -> dict[str, _Definition]:
         signature = None
         if len(inits) == 1:
             signature = StaticSignature(
-                _signature(inits[0].args, skipped=1 if is_class else 0),  # type: ignore[union-attr]
+                written_signature(inits[0].args, skipped=1 if is_class else 0),  # type: ignore[union-attr]
                 is_class,
                 isinstance(node, ast.AsyncFunctionDef),
                 not is_class and _yields(node),
@@ -247,51 +247,3 @@ def _yields(function: ast.AST) -> bool:
     """Whether a function is a generator: it yields itself, and not a function inside it."""
     inner = [each for each in ast.iter_child_nodes(function) if not isinstance(each, ast.FunctionDef | ast.Lambda)]
     return any(isinstance(each, ast.Yield | ast.YieldFrom) or _yields(each) for each in inner)
-
-
-def _signature(arguments: ast.arguments, *, skipped: int) -> inspect.Signature:
-    kinds = inspect.Parameter
-    plain = [*arguments.posonlyargs, *arguments.args]
-    optional = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
-    parameters = [
-        _parameter(
-            each, kinds.POSITIONAL_ONLY if at < len(arguments.posonlyargs) else kinds.POSITIONAL_OR_KEYWORD, default
-        )
-        for at, (each, default) in enumerate(zip(plain, optional, strict=True))
-    ][skipped:]
-    if arguments.vararg is not None:
-        parameters.append(inspect.Parameter(arguments.vararg.arg, kinds.VAR_POSITIONAL))
-    parameters += [
-        _parameter(each, kinds.KEYWORD_ONLY, default)
-        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    ]
-    if arguments.kwarg is not None:
-        parameters.append(inspect.Parameter(arguments.kwarg.arg, kinds.VAR_KEYWORD))
-    return inspect.Signature(parameters)
-
-
-def _parameter(argument: ast.arg, kind: Any, default: ast.expr | None) -> inspect.Parameter:
-    hint = _plain_type(argument.annotation) if argument.annotation is not None else inspect.Parameter.empty
-    plain = default.value if isinstance(default, ast.Constant) else None  # of another, only that there is one counts
-    return inspect.Parameter(
-        argument.arg, kind, default=inspect.Parameter.empty if default is None else plain, annotation=hint
-    )
-
-
-PLAIN_TYPES = {each.__name__: each for each in (bool, int, float, str, list, dict)}
-
-
-def _plain_type(node: ast.expr) -> Any:
-    """The plain type, or union of them, of an annotation; `Any` for every other."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        try:
-            node = ast.parse(node.value, mode="eval").body
-        except SyntaxError:
-            return Any
-    if isinstance(node, ast.Constant) and node.value is None:
-        return None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return Union[_plain_type(node.left), _plain_type(node.right)]  # noqa: UP007  # of values: None | None is not a type
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in ("list", "List"):
-        return list[_plain_type(node.slice)]  # type: ignore[misc]  # built from the text of a file
-    return PLAIN_TYPES.get(node.id, Any) if isinstance(node, ast.Name) else Any

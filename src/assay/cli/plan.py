@@ -199,11 +199,13 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
         echo_wrapped(f"{tasks_text(names)}: {why}", sys.stderr)
     tasks, unknown = {}, []
     known = _known_keys(prepared.tasks, options.metric)
-    for each in (task for task in prepared.tasks if task.size and task.task.name in known):
+    for each in (task for task in prepared.tasks if task.facts.size and task.task.name in known):
         keys = known[each.task.name]
         rates = [key for key in keys if may_be_rate(each.aggregation(key))]
         if rates:
-            tasks[each.task.name] = unknown_task(each.task.name, rates, each.size, each.source or each.task.name, aim)
+            tasks[each.task.name] = unknown_task(
+                each.task.name, rates, each.facts.size, each.facts.source or each.task.name, aim
+            )
         else:
             unknown.append(each.task.name)
     if unknown:
@@ -220,7 +222,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
 def _known_keys(tasks: "Sequence[Runnable]", wanted: str | None) -> dict[str, list[ScoreKey]]:
     """The rows that tasks will have; of a `wanted` metric those alone, of the tasks that have it."""
     every = {
-        task.task.name: list(task.rows() or [ScoreKey(metric, "none") for metric in task.higher_is_better()])
+        task.task.name: list(task.facts.rows or [ScoreKey(metric, "none") for metric in task.higher_is_better()])
         for task in tasks
     }
     if wanted is None:

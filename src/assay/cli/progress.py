@@ -63,7 +63,7 @@ class Progress:
 
 def log_line(run: "RunProgress", left: TimeLeft) -> str:
     """All there is to say about the progress of a run."""
-    total = sum(each.runnable.size for each in run.tasks)
+    total = sum(each.runnable.facts.size for each in run.tasks)
     documents = f"{sum(each.board.documents for each in run.tasks)} of {total} documents"
     parts = [_task_in_work(run), _waiting(run), documents, _requests(left), f"{left.rate:,.0f} requests/s"]
     return ", ".join(filter(None, (*parts, *_counts(run), time_left_text(left.seconds, left.unknown))))
@@ -93,7 +93,7 @@ def _requests(left: TimeLeft) -> str:
 def _task_in_work(run: "RunProgress") -> str:
     """The first task that has begun and not ended."""
     counts = run.engine.task_counts
-    names = (each.runnable.task.name for each in run.tasks if each.board.documents < each.runnable.size)
+    names = (each.runnable.task.name for each in run.tasks if each.board.documents < each.runnable.facts.size)
     return next((name for name in names if name in counts), "")
 
 

@@ -270,11 +270,11 @@ def write_task(task: "Runnable", count: Callable[[str], int] | None) -> tuple[in
     length = sum(measure(str(arguments(request)[0])) for sample in samples for request in sample.requests) / max(
         len(samples), 1
     )
-    echo(f"\n{task.task.name}: {counted(task.size, 'document')} of {task.original}, {task.num_fewshot}-shot, "
-        f"{'at least' if task.task.definition is not None else 'about'} {each * task.size:,.0f} requests")  # fmt: skip
+    echo(f"\n{task.task.name}: {counted(task.facts.size, 'document')} of {task.facts.original}, {task.facts.num_fewshot}-shot, "
+        f"{'at least' if task.task.definition is not None else 'about'} {each * task.facts.size:,.0f} requests")  # fmt: skip
     for sample in samples[:SHOWN]:
         _write_sample(sample)
-    return round(each * task.size), round(length * task.size)
+    return round(each * task.facts.size), round(length * task.facts.size)
 
 
 def _with_first_requests(task: "Runnable", sample: Sample) -> Sample:

@@ -15,8 +15,8 @@ from assay.records import Floats, JSONObject
 from assay.registry import Registry
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey
+from assay.scoring.declarations import Metric
 from assay.scoring.metrics.registry import METRICS
-from assay.scoring.results import DeclaredMetric
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, over_repeats, within
 from assay.statistics.influence import Influence
 from assay.statistics.paired import (
@@ -213,9 +213,7 @@ def aggregation_of(run: Run, task: str, key: ScoreKey, values: Values) -> Aggreg
     return None
 
 
-def _within(
-    aggregation: Aggregation, run: Run, task: str, key: ScoreKey, declared: Sequence[DeclaredMetric]
-) -> Aggregation:
+def _within(aggregation: Aggregation, run: Run, task: str, key: ScoreKey, declared: Sequence[Metric]) -> Aggregation:
     """The aggregation with the bounds that the run notes; of a number without an interval, with those of its metric."""
     row = run.results.row(task, key)
     noted = (

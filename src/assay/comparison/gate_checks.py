@@ -82,10 +82,10 @@ def unknown_tasks(tasks: Mapping[str, Runnable], filters: Collection[str]) -> di
     declared metrics, for the filters that somebody names."""
     unknown = {}
     for name, task in tasks.items():
-        keys = task.rows()
+        keys = task.facts.rows
         if keys is None:
             keys = frozenset(ScoreKey(metric, named) for metric in task.higher_is_better() for named in filters)
-        unknown[name] = unknown_task(name, keys, max(task.size, 1), task.source or name, Aim(mde=1.0))
+        unknown[name] = unknown_task(name, keys, max(task.facts.size, 1), task.facts.source or name, Aim(mde=1.0))
     return unknown
 
 
@@ -154,6 +154,9 @@ def _refuse_other_task(task: Runnable, prepared: PreparedRun, run: Run, place: P
     if changed:
         what = f"{where} has other prompts: --{changed[0]} is not the same"
         raise ConfigError.at(place, what, "use the same, or another run")
-    if run.source(name) not in ("", task.source) or spec.get("tasks", {}).get(name) not in (None, task_digest(task)):
+    if run.source(name) not in ("", task.facts.source) or spec.get("tasks", {}).get(name) not in (
+        None,
+        task_digest(task),
+    ):
         what = f"task {name!r} has other documents or settings in {where}"
         raise ConfigError.at(place, what, "evaluate that model again")

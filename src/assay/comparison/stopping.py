@@ -289,7 +289,7 @@ def _with_baseline(name: str, member: Member, prepared: PreparedRun, run: Run) -
     task = next(each for each in prepared.tasks if each.task.name == name)
     check_baseline((name, member.key), prepared, run, PLACE)
     where = f"the run {run.path}"
-    if run.source(name) != task.source:
+    if run.source(name) != task.facts.source:
         raise _refused(f"task {name!r} has other documents or settings in {where}", "evaluate that model again")
     scores = task_scores(run, name)
     if scores is None:

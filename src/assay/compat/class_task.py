@@ -1,16 +1,15 @@
 """Class tasks: tasks that are Python classes written for lm-eval, bound to a run."""
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from assay.compat.task_base import Instance, Surroundings
 from assay.compat.task_base import Task as Base
-from assay.config.option import YAMLMapping, YAMLValue
+from assay.config.option import YAMLMapping
 from assay.config.task import MEDIA, media_problem, template_slips, unsent_media
 from assay.dialect import dialect_of
 from assay.errors import ConfigError
@@ -30,9 +29,10 @@ from assay.records import (
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
+from assay.signatures import argument_names
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices, check_clusters
-from assay.tasks.runnable import AggregationOrFunction
+from assay.tasks.runnable import AggregationOrFunction, TaskFacts
 from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings, preserved_random, resolved
 from assay.tasks.task import Task, class_place, not_a_task_class
@@ -96,12 +96,12 @@ class ClassTask(PreparedTask):
             if first and all(sample.problem for sample in first):
                 raise RenderError(first[0].problem)
 
-    @property
-    def version(self) -> YAMLValue:
-        return self.lm_task.VERSION
+    @cached_property
+    def facts(self) -> TaskFacts:
+        return replace(super().facts, version=self.lm_task.VERSION)
 
     @cached_property
-    def needs(self) -> frozenset[str]:
+    def _needs(self) -> frozenset[str]:
         with preserved_random():
             first = next((sample for sample in islice(self._samples(whole=False), LOOKED_AT) if sample.requests), None)
         kinds = {Generate: "generate", Loglikelihood: "loglikelihood", Rolling: "rolling"}
@@ -137,14 +137,14 @@ class ClassTask(PreparedTask):
         self._conversations.clear()
         applied = {"apply_chat_template": chat.template is not None, "chat_template": self._chat_template}
         context = self.lm_task.fewshot_context(
-            doc, num_fewshot=self.num_fewshot, system_instruction=chat.system, fewshot_as_multiturn=chat.multiturn,
+            doc, num_fewshot=self.config.num_fewshot or 0, system_instruction=chat.system, fewshot_as_multiturn=chat.multiturn,
             gen_prefix=self.lm_task.doc_to_prefix(doc), **applied,
         )  # fmt: skip
-        about = (self.lm_task.config["task"], doc_id, self.repeats)
+        about = (self.lm_task.config["task"], doc_id, self.config.repeats)
         built = self.lm_task.construct_requests(doc=doc, ctx=context, metadata=about, **applied)
         instances = sorted(built if isinstance(built, list) else [built], key=lambda instance: instance.idx)
         chats = self._conversations
-        return [_request(instance, repeat, chats) for instance in instances for repeat in range(self.repeats)]
+        return [_request(instance, repeat, chats) for instance in instances for repeat in range(self.config.repeats)]
 
     @cached_property
     def _conversations(self) -> dict[str, Prompt]:
@@ -189,7 +189,7 @@ def _create(kind: type[Base], surroundings: Surroundings, config: YAMLMapping) -
     """Create an object of the class; its surroundings are set before `__init__` runs, which may need them."""
     lm_task = kind.__new__(kind)
     lm_task.surroundings = surroundings
-    arguments = {"config": dict(config)} if "config" in inspect.signature(kind.__init__).parameters else {}
+    arguments = {"config": dict(config)} if "config" in argument_names(kind.__init__) else {}
     lm_task.__init__(**arguments)  # type: ignore[misc]  # the signature is read above
     return lm_task
 

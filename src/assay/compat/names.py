@@ -112,7 +112,7 @@ def _metrics(registered: Registered) -> ModuleContents:
     handing = ("acc", "acc_norm", "acc_mutual_info", "acc_bytes", "brier_score", "perplexity", "likelihood", "mcc", "f1",
                "word_perplexity", "byte_perplexity", "bits_per_byte", "bleu", "chrf", "chrfpp", "ter")  # fmt: skip
     return {
-        **own, **{f"{name}_fn": identity for name in handing},
+        **own, **{f"{name}_fn": identity for name in handing}, "median": functions.median_high,
         "f1_score": functions.f1, "chrfpp": functions.chrf_with_words, "bypass_agg": functions.bypass,
         "mean_stderr": estimate.mean_stderr, "sample_stddev": estimate.sample_deviation,
         "bootstrap_stderr": bootstrap_stderr, "metric_max_over_ground_truths": _max_over_ground_truths,

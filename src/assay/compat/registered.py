@@ -58,7 +58,8 @@ class Registered:
     def get_aggregation(self, name: str) -> UserFunction | None:
         if name in self.aggregations:
             return self.aggregations[name]
-        return AGGREGATIONS[name].function if name in AGGREGATIONS else None
+        named = "median_high" if name == "median" else name  # lm-eval's median
+        return AGGREGATIONS[named].function if named in AGGREGATIONS else None
 
     def get_metric(self, name: str, hf_evaluate_metric: bool = False) -> UserFunction | None:
         """The function of a metric: lm-eval's return their argument, apart from exact_match."""

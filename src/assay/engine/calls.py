@@ -1,7 +1,6 @@
 """Tool calls: an intent is on the disk before a tool runs, and its result is written down after, so that it runs once."""
 
 import asyncio
-import inspect
 import json
 import logging
 import time
@@ -15,6 +14,7 @@ from assay.engine.lanes import LATE, Budget, CallLane, begin_call
 from assay.records import Call, Failed, Response, Returned, Usage, UserValue
 from assay.runs.journal import Journal
 from assay.runs.outcomes import result_text
+from assay.signatures import is_async
 
 THREADS = 32
 """Number of tools that run at a time, unless they are async."""
@@ -101,7 +101,7 @@ class ToolLane(CallLane):
             self._ending.raise_now()
 
     async def _do_once(self, keyed: KeyedCall) -> None:
-        if inspect.iscoroutinefunction(keyed.call.function):
+        if is_async(keyed.call.function):
             await self._announce_and_do(keyed)
             return
         async with self._free:

@@ -1,7 +1,6 @@
 """Lanes: one request queue per model of a run, which sends while the budget lasts, and one for calls of user code."""
 
 import asyncio
-import inspect
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence, Set
@@ -16,6 +15,7 @@ from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, Model, ModelLost, Remote
 from assay.number_text import format_money
 from assay.records import Call, Failed, Generate, Request, Response, Returned, Usage, UserValue
+from assay.signatures import is_async
 from assay.user_code import user_code
 
 KeyedRequest = tuple[bytes, Request]
@@ -424,7 +424,7 @@ async def answer_call(call: Call) -> Response:
 
 def begin_call(kind: str, call: Call) -> "asyncio.Future[UserValue | Failed]":
     """Begin a call in its context: an async function as a task, any other in a thread of its kind."""
-    if inspect.iscoroutinefunction(call.function):
+    if is_async(call.function):
         return asyncio.create_task(_await_value(call), context=call.context)
     return begin_in_thread(kind, call)
 

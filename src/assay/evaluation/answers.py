@@ -26,7 +26,7 @@ from assay.runs.samples.encode import from_json
 from assay.runs.samples.reader import ReplayedSample, SampleFile
 from assay.runs.signature import SIGNATURE, is_signed_by_user
 from assay.tasks import TaskManager
-from assay.tasks.rescore import RescoredTask, TaskFacts
+from assay.tasks.rescore import RescoredTask, StoredTask
 from assay.tasks.runnable import Runnable
 
 PATHS = frozenset(options_where(lambda each: each.imported == "path"))
@@ -85,7 +85,7 @@ class StoredAnswers(Protocol):
         """The time when the run began."""
         ...
 
-    def facts(self, name: str) -> TaskFacts: ...
+    def stored(self, name: str) -> StoredTask: ...
     def record(self, name: str) -> Record | None:
         """A record of the output of a task that is a graph."""
         ...
@@ -180,15 +180,15 @@ class StoredRun:
         """Whether another program asked: targets and choices are then rendered again from the documents."""
         return "imported" in self.manifest
 
-    def facts(self, name: str) -> TaskFacts:
-        stored = self.run.facts(name)
-        fields = {key: stored[key] for key in TaskFacts._fields if key in stored and key not in ("first", "columns")}
+    def stored(self, name: str) -> StoredTask:
+        facts = self.run.facts(name)
+        fields = {key: facts[key] for key in StoredTask._fields if key in facts and key not in ("first", "columns")}
         size = fields.get("size", 0)
-        facts = TaskFacts(**{"size": size, "original": size, **fields})
+        stored = StoredTask(**{"size": size, "original": size, **fields})
         has_judges = bool(self.manifest["spec"].get("roles"))
         first = next(self._file(name).rows(), None) if self.is_imported or has_judges else None
         doc = from_json(first.doc) if first is not None else None
-        return facts._replace(first=doc) if self.is_imported else facts._replace(columns=tuple(doc or ()))
+        return stored._replace(first=doc) if self.is_imported else stored._replace(columns=tuple(doc or ()))
 
     @property
     def created(self) -> float:
@@ -204,7 +204,7 @@ class StoredRun:
         """The samples of a file; where another program asked, with targets and choices as the task renders them."""
         for stored in read(file, task):
             if self.is_imported and isinstance(task, RescoredTask) and stored.sample.requests:
-                asked = [arguments(request) for request in stored.sample.requests[:: task.repeats]]
+                asked = [arguments(request) for request in stored.sample.requests[:: task.facts.repeats]]
                 stored = stored._replace(sample=task.asked(stored.sample.doc_id, stored.sample.doc, asked))
             yield stored
 

@@ -70,7 +70,7 @@ async def _drive(  # noqa: PLR0913  # the options of a run and its parts
     budget = Budget(config.max_cost, config.max_time, config.max_failures)
     most = config.records_at_once
     if order is not None and most is None and not all(isinstance(model, Remote) for model in models.values()):
-        most = max(AHEAD, sum(run.runnable.size for run in runs) // PARTS)
+        most = max(AHEAD, sum(run.runnable.facts.size for run in runs) // PARTS)
     engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, most, config.resume_calls)
     engine.add_tried(tried)
     for run in runs:
@@ -95,8 +95,8 @@ def _early(config: RunConfig, models: Mapping[str, AnyModel], runs: Sequence[Tas
     if config.compat is not None or len(runs) < 2 or not all(isinstance(model, Remote) for model in models.values()):
         return []
     plain = [run for run in runs if run.runnable.task.config.class_ is None]
-    texts = [run for run in plain if "generate" in run.runnable.needs or not run.runnable.needs]
-    others = {run.runnable.needs: run for run in reversed(plain) if run not in texts}
+    texts = [run for run in plain if "generate" in run.runnable.needs() or not run.runnable.needs()]
+    others = {run.runnable.needs(): run for run in reversed(plain) if run not in texts}
     return [run for run in plain if run in texts or run in others.values()][:EARLY_TASKS]
 
 

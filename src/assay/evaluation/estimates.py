@@ -70,7 +70,8 @@ def put_together(
 def task_entry(run: TaskRun, bootstrap_iters: int, stderr: StderrMethod, max_failed: float) -> TaskEntry:
     """The results of a task: the numbers that a graph computes from all of its records, then those of its metrics."""
     task, runnable, board = run.runnable.task, run.runnable, run.board
-    source = runnable.source or task.name
+    facts = runnable.facts
+    source = facts.source or task.name
 
     def estimated(aggregation: Aggregation, values: Sequence[MetricValue], documents: Sequence[int]) -> Estimate:
         return board.estimated(
@@ -83,17 +84,17 @@ def task_entry(run: TaskRun, bootstrap_iters: int, stderr: StderrMethod, max_fai
         name=task.name,
         alias=task.alias,
         scored=board.scored,
-        not_asked=max(runnable.size - board.documents, 0),
-        original=runnable.original,
+        not_asked=max(facts.size - board.documents, 0),
+        original=facts.original,
         noticed=dict(sorted(board.noticed.items())),
-        remarks=list(runnable.remarks(differ=run.differ)),
+        remarks=[*facts.remarks, *([facts.copies] if facts.copies and not run.differ else ())],
         audit=run.audit.by_flag(),
         directions=dict(runnable.higher_is_better()),
-        num_fewshot=runnable.num_fewshot,
-        version=runnable.version,
+        num_fewshot=facts.num_fewshot,
+        version=facts.version,
         config=plain(runnable.described()),
     )
-    failures = board.failures(runnable.parents, runnable.listed_rows)
+    failures = board.failures(runnable.parents, facts.listed_rows)
     entry = with_failures(entry, board, max_failed)
     return with_rows(entry, board, numbers, failures, runnable.aggregation, max_failed)
 

@@ -20,7 +20,7 @@ from assay.runs.run import Run
 from assay.runs.samples.reader import ReplayedSample
 from assay.samples.rows import Rows
 from assay.tasks import TaskManager
-from assay.tasks.rescore import TaskFacts
+from assay.tasks.rescore import StoredTask
 from assay.tasks.runnable import Runnable
 
 _NAME = re.compile(r"(?:(?P<run>.+)_)?output(?:_(?P<time>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d))?\.jsonl?")
@@ -93,11 +93,11 @@ class OutputFile:
             return self.path.stat().st_mtime
         return calendar.timegm(time.strptime(match["time"], "%Y-%m-%d_%H-%M-%S"))
 
-    def facts(self, name: str) -> TaskFacts:  # noqa: ARG002  # there is one
+    def stored(self, name: str) -> StoredTask:  # noqa: ARG002  # there is one
         if not len(self._rows):
             raise RunError.at(self.path, "the output has no records", "name another file")
         size = self.asked or len(self._rows)
-        return TaskFacts(size, size)
+        return StoredTask(size, size)
 
     def record(self, name: str) -> Record:  # noqa: ARG002  # there is one
         return self._rows[0]

@@ -116,7 +116,7 @@ class LiveRecord:
         return {
             "alias": task.task.alias or name,
             "documents": board.documents,
-            "size": task.size,
+            "size": task.facts.size,
             "failures": board.failed.total(),
             "reasons": _reasons(board.failed),
             "samples": self._shown.get(name, 0),
@@ -140,7 +140,9 @@ def provisional_numbers(run: TaskRun) -> dict[ScoreKey, Estimate]:
     """The numbers of the documents so far. User code is not called, and nothing is resampled: such rows come at the end."""
     task = run.runnable
     keys = [key for key in run.board.columns if _is_quick(known_aggregation(task.aggregation(key)))]
-    return run.board.estimates(task.aggregation, bootstrap_iters=1, source=task.source or task.task.name, rows=keys)
+    return run.board.estimates(
+        task.aggregation, bootstrap_iters=1, source=task.facts.source or task.task.name, rows=keys
+    )
 
 
 def _is_quick(aggregation: object) -> bool:

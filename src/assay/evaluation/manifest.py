@@ -13,7 +13,7 @@ from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLValue, yaml_fields
 from assay.config.run import OPTIONS, RunConfig, identity_of
 from assay.config.source import digest
-from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
+from assay.evaluation.models import parse_role, served_facts
 from assay.models.protocol import AnyModel
 from assay.models.servers.server_model import ServerModel
 from assay.records import JSONDict
@@ -25,7 +25,7 @@ from assay.runs.results import ManifestJSON, plain
 from assay.runs.signature import with_signature
 from assay.samples.rows import file_digest
 from assay.tasks import TaskManager
-from assay.tasks.runnable import Runnable
+from assay.tasks.runnable import UNDER_TEST, Runnable
 from assay.version import __version__
 
 
@@ -96,13 +96,14 @@ def _task_spec(task: YAMLValue, folders: Sequence[str]) -> YAMLValue:
 
 def task_facts(runnable: Runnable) -> ManifestJSON:
     """Facts of a task that scoring its samples needs when its data is not there."""
+    facts = runnable.facts
     return {
-        "size": runnable.size,
-        "original": runnable.original,
-        "repeats": runnable.repeats,
-        "num_fewshot": runnable.num_fewshot,
-        "multiple_targets": runnable.multiple_targets,
-        "source": runnable.source,
+        "size": facts.size,
+        "original": facts.original,
+        "repeats": facts.repeats,
+        "num_fewshot": facts.num_fewshot,
+        "multiple_targets": facts.multiple_targets,
+        "source": facts.source,
     }
 
 
@@ -166,7 +167,7 @@ def task_digest(runnable: Runnable) -> str:
     if runnable.task.definition is not None:
         described = _without_resume_rules(described)
     settings = {key: str(value) for key, value in _without_keys(described).items()}
-    return digest("\n".join([repr(sorted(settings.items())), runnable.fingerprint]).encode())
+    return digest("\n".join([repr(sorted(settings.items())), runnable.facts.fingerprint]).encode())
 
 
 def _without_keys(value: YAMLValue, name: str = "") -> Any:

@@ -30,7 +30,7 @@ from assay.runs.signature import SIGNATURE, with_signature
 from assay.tasks import TaskManager
 from assay.tasks.documents import parse_shard
 from assay.tasks.preflight import refuse_unsafe
-from assay.tasks.rescore import TaskFacts
+from assay.tasks.rescore import StoredTask
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Shard
@@ -58,9 +58,9 @@ class Shards(StoredRun):
         records = (part.record(name) for part in self.parts)
         return next((record for record in records if record is not None), None)
 
-    def facts(self, name: str) -> TaskFacts:
-        facts = [part.facts(name) for part in self.parts]
-        return facts[0]._replace(size=sum(shard.size for shard in facts))
+    def stored(self, name: str) -> StoredTask:
+        stored = [part.stored(name) for part in self.parts]
+        return stored[0]._replace(size=sum(shard.size for shard in stored))
 
     def samples(self, task: Runnable) -> Iterator[ReplayedSample]:
         return heapq.merge(*(part.samples(task) for part in self.parts), key=lambda stored: stored.sample.doc_id)
@@ -207,7 +207,7 @@ def _facts(shards: Shards) -> ManifestJSON:
     return {
         **{key: value for key, value in first.items() if key not in OWN},
         **with_signature(options),
-        "tasks": {name: shards.facts(name)._asdict() for name in first["tasks"]},
+        "tasks": {name: shards.stored(name)._asdict() for name in first["tasks"]},
         "merged": [str(part.folder.resolve()) for part in shards.parts],
         **({WAS_CUT_OFF: True} if any(part.manifest.get(WAS_CUT_OFF) for part in shards.parts) else {}),
     }

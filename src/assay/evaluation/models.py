@@ -31,13 +31,11 @@ from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import Scorer
 from assay.scoring.scorer_models import models_of
 from assay.tasks.preflight import MEANING, check_model, check_over_length, check_roles, check_template
-from assay.tasks.runnable import Runnable
+from assay.tasks.runnable import UNDER_TEST, Runnable
 from assay.user_code import user_code
 
 if TYPE_CHECKING:
     from assay.evaluation.prepare import PreparedRun
-
-UNDER_TEST = "model"
 
 
 class ModelPool:
@@ -93,7 +91,7 @@ class ModelPool:
         model = self.under_test(tasks)
         models = {UNDER_TEST: model, **role_models(self.config, self.roles, self._roles_of(tasks))}
         check_model(model, tasks)
-        check_scorers(models, [scorer for task in tasks for scorer in task.scorers()])
+        check_scorers(models, [scorer for task in tasks for scorer in task.facts.scorers])
         check_roles(models, tasks)
         check_over_length(model, self.config.over_length)
         self.opened.update(models)
@@ -113,7 +111,7 @@ class ModelPool:
     def _roles_of(self, tasks: Sequence[Runnable]) -> ModelRoles:
         """The roles that scorers ask, each with the model that a task names for it; None where the run names one."""
         named = {*(self.config.model_role or {}), *self.roles}
-        asked = [task.models() for task in tasks]
+        asked = [task.facts.models for task in tasks]
         return models_of({role: None if role in named else model for role, model in each.items()} for each in asked)
 
 
@@ -128,9 +126,9 @@ def takes_messages(model: AnyModel) -> bool:
 
 def _unneeded(config: RunConfig, tasks: Sequence[Runnable]) -> AnyModel | None:
     """A stand-in for the model under test where no task asks it and the user named none."""
-    if config.model_named or not tasks or any(task.needs for task in tasks):
+    if config.model_named or not tasks or any(task.needs() for task in tasks):
         return None
-    roles = sorted({role for task in tasks for role in task.models()})
+    roles = sorted({role for task in tasks for role in task.facts.models})
     return NoModel(" and ".join(roles) or "no model")
 
 
@@ -141,7 +139,7 @@ def open_models(prepared: "PreparedRun") -> dict[str, AnyModel]:
     greet_models(models, config.output_path, force=config.force)
     if config.apply_chat_template:
         check_template(models[UNDER_TEST], prepared.tasks)
-    needs = {need for task in prepared.tasks for need in task.needs}
+    needs = {need for task in prepared.tasks for need in task.needs()}
     for need, remark in getattr(models[UNDER_TEST], "remarks", {}).items():
         if need in needs:
             logging.getLogger("assay").warning(remark)

@@ -40,7 +40,7 @@ from assay.tasks.validate import LoadedCode, validate
 if TYPE_CHECKING:
     from assay.compat.class_task import ClassTask
     from assay.evaluation.answers import StoredAnswers
-    from assay.tasks.rescore import TaskFacts
+    from assay.tasks.rescore import StoredTask
 
 Bind = Callable[[Task, HelperCode], Runnable]
 
@@ -61,7 +61,7 @@ class Prepared:
 
     @property
     def scorers(self) -> list[Scorer]:
-        return list({id(scorer): scorer for task in self.tasks for scorer in task.scorers()}.values())
+        return list({id(scorer): scorer for task in self.tasks for scorer in task.facts.scorers}.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,15 +169,15 @@ def prepare_to_score(answers: "StoredAnswers", definitions: Definitions, config:
     from assay.tasks.rescore import prepare_scoring
 
     settings = _scoring_settings(config)
-    facts = {name: _facts(answers, task) for name, task in definitions.tasks.items()}
+    stored = {name: _stored(answers, task) for name, task in definitions.tasks.items()}
 
     def bind(task: Task, code: HelperCode) -> Runnable:
         kind = kind_of(task)
         if kind is not None:
-            return kind.prepare_scoring(task, settings, code.helpers(), facts[task.name])
+            return kind.prepare_scoring(task, settings, code.helpers(), stored[task.name])
         if _is_for_lm_eval(task, code):
             return _class_task(task, settings, code.helpers())
-        return prepare_scoring(task, settings, code.helpers(), facts[task.name])
+        return prepare_scoring(task, settings, code.helpers(), stored[task.name])
 
     bound = _bind_all(definitions.tasks.values(), settings, config, bind)
     groups = list(definitions.groups.values())
@@ -186,9 +186,9 @@ def prepare_to_score(answers: "StoredAnswers", definitions: Definitions, config:
     return Prepared(config=config, tasks=bound.tasks, groups=groups, broken=broken, helper_files=bound.helper_files)
 
 
-def _facts(answers: "StoredAnswers", task: Task) -> "TaskFacts":
-    facts = answers.facts(task.name)
-    return facts if task.definition is None else facts._replace(first=answers.record(task.name))
+def _stored(answers: "StoredAnswers", task: Task) -> "StoredTask":
+    stored = answers.stored(task.name)
+    return stored if task.definition is None else stored._replace(first=answers.record(task.name))
 
 
 def run_settings(models: ModelPool) -> Settings:

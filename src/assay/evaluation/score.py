@@ -338,7 +338,7 @@ def _changed_scoring(answers: StoredAnswers, task: Runnable) -> list[str]:
 
 
 def _asks(task: Runnable) -> bool:
-    return any(scorer.asks for scorer in task.scorers())
+    return any(scorer.asks for scorer in task.facts.scorers)
 
 
 def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:

@@ -16,9 +16,8 @@ from assay.engine.drive import Engine
 from assay.evaluation.dispatch import RunProgress
 from assay.tasks.preflight import token_limit
 from assay.tasks.run import TaskRun
-from assay.tasks.runnable import Runnable
+from assay.tasks.runnable import UNDER_TEST, Runnable
 
-MODEL = "model"
 MIN_SECONDS = 0.25
 """Time between two computations."""
 SHARE = 0.02
@@ -148,7 +147,7 @@ class TimeEstimator:
                 self._measure_local(role, new.get(role, {}), passed)
                 continue
             work = {self._latency(engine, task, role) or 0.0: added for task, added in new.get(role, {}).items()}
-            waits = role != MODEL or bool(full - {MODEL})
+            waits = role != UNDER_TEST or bool(full - {UNDER_TEST})
             lane = self._lanes.setdefault(role, LaneSpeed())
             lane.add(passed, work, engine.pending(role), is_full=role in full, waits=waits)
 
@@ -175,14 +174,14 @@ class TimeEstimator:
         """Requests that a task still needs, by role."""
         task, engine, name = run.runnable, progress.engine, run.runnable.task.name
         counts = engine.task_counts.get(name)
-        if counts is not None and counts.ended >= task.size:
+        if counts is not None and counts.ended >= task.facts.size:
             return
         is_graph = task.task.definition is not None
         if name not in self._roles:
-            self._roles[name] = [*task.models()]
+            self._roles[name] = [*task.facts.models]
         asked = list(counts.asked) if counts is not None else []
         others = [*self._roles[name], *asked]
-        roles = dict.fromkeys([MODEL, *others] if task.needs or not is_graph else others)
+        roles = dict.fromkeys([UNDER_TEST, *others] if task.needs() or not is_graph else others)
         for role in roles:
             kind = self._kind(task, role)
             per_document = _per_document(role, counts, is_graph=is_graph)
@@ -208,7 +207,7 @@ class TimeEstimator:
 
     def _kind(self, task: Runnable, role: str) -> str:
         name = task.task.name
-        if role != MODEL and task.task.definition is None:
+        if role != UNDER_TEST and task.task.definition is None:
             return JUDGE_CALLS if role == "judge" else f"calls of {role}"
         if name not in self._kinds:
             self._kinds[name] = _kind_of(task)
@@ -230,13 +229,13 @@ class TimeEstimator:
         for each in run.tasks:
             start = model_end
             for role, kind, requests, seconds in needs[id(each)]:
-                left += each.runnable.size if requests is None else requests
+                left += each.runnable.facts.size if requests is None else requests
                 if requests is None or seconds is None:
                     unknown.setdefault(TEXTS if kind.startswith(TEXTS) else kind, []).append(each.runnable.task.name)
                     continue
                 is_known = True
                 takes = max(requests * seconds - half_done.pop(role, 0.0), 0.0) / speeds[role]
-                if role == MODEL:
+                if role == UNDER_TEST:
                     model_end = start + takes
                 else:
                     ends[role] = max(ends.get(role, 0.0), start) + takes
@@ -284,22 +283,22 @@ def _per_document(role: str, counts: TaskCounts | None, *, is_graph: bool) -> fl
         return None
     if counts.ended and (counts.of_ended or not counts.asked):
         return counts.of_ended.get(role, 0) / counts.ended
-    return counts.asked.get(role, 0) / counts.started if role == MODEL and not is_graph else None
+    return counts.asked.get(role, 0) / counts.started if role == UNDER_TEST and not is_graph else None
 
 
 def _requests_left(task: Runnable, role: str, counts: TaskCounts | None, per_document: float | None) -> float | None:
     if per_document is None:
         return None
     if counts is None:
-        return task.size * per_document
+        return task.facts.size * per_document
     done = counts.known.get(role, 0) + counts.received.get(role, 0) - counts.of_ended.get(role, 0)
-    return max((task.size - counts.ended) * per_document - done, 0.0)
+    return max((task.facts.size - counts.ended) * per_document - done, 0.0)
 
 
 def _kind_of(task: Runnable) -> str:
     """The kind of a task's requests to the model under test."""
     if task.task.definition is not None:
         return f"steps of {task.task.name}"
-    if "generate" not in task.needs:
-        return ROLLING if "rolling" in task.needs else LOGLIKELIHOODS
+    if "generate" not in task.needs():
+        return ROLLING if "rolling" in task.needs() else LOGLIKELIHOODS
     return f"{TEXTS}{token_limit(task)} tokens"

@@ -83,9 +83,9 @@ def _candidates(tasks: Sequence[Runnable], roles: Iterable[str]) -> Iterator[Tri
     asked = frozenset(roles)
     alike: dict[frozenset[str], int] = {}
     for task in islice(tasks, MAX_TASKS):
-        if "generate" not in task.needs:
-            alike[task.needs] = alike.get(task.needs, 0) + 1
-            if alike[task.needs] > 3:
+        if "generate" not in task.needs():
+            alike[task.needs()] = alike.get(task.needs(), 0) + 1
+            if alike[task.needs()] > 3:
                 continue
         sample = next(iter(task.samples()), None)
         if sample is None or sample.problem:
@@ -102,7 +102,7 @@ def _candidates(tasks: Sequence[Runnable], roles: Iterable[str]) -> Iterator[Tri
 
 def _first_step(task: Runnable, sample: Sample) -> Sequence[Request]:
     """The requests of a graph's first step; none where reaching it may run code of users that should run once."""
-    if task.keeps_records and "tools" not in task.needs:
+    if task.facts.keeps_records and "tools" not in task.needs():
         return ()
     step = next(task.plan(sample), ())
     return [request for request in step if not isinstance(request, Call)]

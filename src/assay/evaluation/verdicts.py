@@ -97,7 +97,7 @@ def refuse_unseen(task: Runnable, why: str) -> NoReturn:
 
 def names_other_models(task: Runnable, before: Mapping[str, object]) -> bool:
     """Whether a scorer names a model itself, and is not described as in the run: its verdicts are those of another model."""
-    if not any(model is not None for model in task.models().values()):
+    if not any(model is not None for model in task.facts.models.values()):
         return False
     return any(scorer not in _scorers(before) for scorer in _scorers(task.described()))
 

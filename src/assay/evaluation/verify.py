@@ -187,14 +187,14 @@ def _obstacle(task: Runnable, models: tuple[AnyModel, AnyModel]) -> str:
     if task.task.definition is not None:
         return "a graph asks in steps: what it asks next depends on the answers"
     for side, model in zip(SIDES, models, strict=True):
-        for need in sorted(task.needs):
+        for need in sorted(task.needs()):
             if not getattr(model.can, need):
                 return f"{side.upper()} ({model.name}) cannot {MEANING[need]}{model.can.why_not(need)}"
     return ""
 
 
 def _counts(task: Runnable, model: AnyModel) -> Mapping[str, int]:
-    if task.task.definition is not None or ("chat" in task.needs and not model.can.chat):
+    if task.task.definition is not None or ("chat" in task.needs() and not model.can.chat):
         return {}  # its requests are not known
     return Counter(kind_of(request) for sample in task.samples() for request in sample.requests)
 

@@ -21,7 +21,7 @@ from assay.evaluation.manifest import (
     spec,
     task_facts,
 )
-from assay.evaluation.models import UNDER_TEST, model_account, note_addresses
+from assay.evaluation.models import model_account, note_addresses
 from assay.evaluation.prepare import Prepared, PreparedRun
 from assay.evaluation.scoring import ScoredTasks, UsageSummary, scorer_memories
 from assay.models.protocol import AnyModel, Remote
@@ -38,7 +38,7 @@ from assay.runs.samples.writer import file_name
 from assay.runs.storage import Announce, is_url, local_folder, uploaded, working_folder
 from assay.tasks.documents import parse_shard
 from assay.tasks.run import Keep, TaskRun
-from assay.tasks.runnable import Runnable
+from assay.tasks.runnable import UNDER_TEST, Runnable
 from assay.tasks.settings import Shard
 
 DECIDED = ("pass", "fail")

@@ -12,10 +12,11 @@ from assay.exchange.inspect.exporter import export_inspect
 from assay.exchange.lm_eval import export_lm_eval
 from assay.exchange.trackers import export_hub, export_mlflow, export_trackio, export_wandb, result_values
 from assay.records import AnyJSON, JSONObject, arguments
-from assay.registry import Registry, must_be_callable, read_signature, refused
+from assay.registry import Registry, must_be_callable, refused
 from assay.runs.files import new_file
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.records import SampleRecord
+from assay.signatures import hints
 
 TEXT, NUMBER, COUNT = "string", "float64", "int64"
 SAMPLE_COLUMNS = {
@@ -170,5 +171,5 @@ def export(
 
 def writes_files(exporter: Callable[..., Any]) -> bool:
     """Whether an exporter needs a folder: one whose target may be None goes to a server."""
-    parameters = list(read_signature(exporter).parameters.values())
-    return len(parameters) < 2 or type(None) not in get_args(parameters[1].annotation)
+    types = hints(exporter)
+    return len(types) < 2 or type(None) not in get_args(types[1])

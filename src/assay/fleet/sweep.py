@@ -14,7 +14,7 @@ from assay.config.option import YAMLValue, option
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.manifest import spec
-from assay.evaluation.models import UNDER_TEST, check_model_options, split_model
+from assay.evaluation.models import check_model_options, split_model
 from assay.evaluation.options import checkpoint_labels, checkpoint_runs, weights_argument
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.replicas import FleetOptions, fleet_options
@@ -23,6 +23,7 @@ from assay.models.scripted import NoModel
 from assay.runs.folder import RunError, as_written
 from assay.runs.run import COMPLETE, Run, runs_in
 from assay.runs.storage import is_url
+from assay.tasks.runnable import UNDER_TEST
 
 KEY = "models"
 FOLDER_NAME = re.compile(r"\w[\w.@+= -]*")
@@ -166,7 +167,7 @@ def finished_run(prepared: PreparedRun, weights: Path | None) -> Run | None:
 def same_but_model(folder: Path, prepared: PreparedRun) -> Run | None:
     """The complete run in a folder, where its tasks and options are these, and its backend, whatever the weights of its model."""
     config = prepared.config
-    if config.model_role or any(task.models() for task in prepared.tasks):
+    if config.model_role or any(task.facts.models for task in prepared.tasks):
         return None  # the weights of the others are not known either
     own = as_written(spec(config, {UNDER_TEST: NoModel("")}, prepared.tasks, prepared.helper_files))
     try:

@@ -88,7 +88,7 @@ class NodeWorkers:
 
     def _add(self, task: Any, prepared: Prepared) -> None:
         """Write a task with parallel scorers or metrics down for the nodes; of one that cannot travel, say why."""
-        parallel = [(number, each) for number, each in enumerate(task.scorers()) if each.parallel]
+        parallel = [(number, each) for number, each in enumerate(task.facts.scorers) if each.parallel]
         metrics = list(enumerate(_metrics(task.scoring))) if isinstance(task, PreparedTask) else []
         if not parallel and not metrics:
             return

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from assay.graphs.spec import Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import dress
+from assay.signatures import dress
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.statistics.classes import macro_influence, macro_score, score_of_counts
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k

@@ -24,10 +24,11 @@ from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_aggregators import sygra_aggregators
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import MetricRegistry, Registry, read_signature, subclass_of
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.registry import MetricRegistry, Registry, subclass_of
+from assay.signatures import accepted, give_parameters
+from assay.statistics.aggregations import AGGREGATIONS, MEDIANS, Aggregation
 
-OF_SCORES = ("mean", "median", "nanmean", "perplexity", "bypass")
+OF_SCORES = ("mean", *MEDIANS, "nanmean", "perplexity", "bypass")
 OF_WEIGHTED_SCORES = ("weighted_perplexity", "bits_per_byte")
 OF_ONE_CLASS = ("class_precision", "class_recall", "class_f1")
 
@@ -66,7 +67,7 @@ def values_of(name: str) -> UserFunction:
 def adapted(aggregation: Aggregation) -> type[AggregatorMetric]:
     """An aggregation of assay as a class of aggregator metrics: over scores, or over golden and predicted values."""
     value_of, name = values_of(aggregation.name), aggregation.name
-    keys = _keywords(value_of)
+    keys = accepted(value_of, 1).named
 
     class OfAggregation(AggregatorMetric):
         def __init__(self, **config: UserValue) -> None:
@@ -89,14 +90,8 @@ def adapted(aggregation: Aggregation) -> type[AggregatorMetric]:
 
     OfAggregation.__name__ = OfAggregation.__qualname__ = f"Aggregator_{name}"
     OfAggregation.__doc__ = aggregation.function.__doc__
-    parameters = [*keys.values(), *_keywords(aggregation.function).values()]
-    OfAggregation.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    give_parameters(OfAggregation, keys, accepted(aggregation.function, 1).named)
     return OfAggregation
-
-
-def _keywords(function: UserFunction) -> dict[str, inspect.Parameter]:
-    parameters = read_signature(function).parameters
-    return {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
 
 
 class _Values:

@@ -46,6 +46,7 @@ from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics, unfi
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
+from assay.signatures import accepted, argument_counts, is_async
 from assay.tasks.settings import Helpers
 from assay.user_code import place_of, user_code
 
@@ -114,9 +115,9 @@ class GraphBinder:
         named: Any = self.helpers.dotted(name, self.folder, place)
         function, counts = _callable(named, name, place), [len(shape) for shape in shapes]
         self._share(function)
-        taken = _arguments(function)
+        taken = argument_counts(function)
         unbound = getattr(named, "apply", None) if isinstance(named, type) else None
-        if unbound is not None and not _takes(taken, counts) and _takes(_arguments(unbound), counts):
+        if unbound is not None and not _takes(taken, counts) and _takes(argument_counts(unbound), counts):
             function, taken = unbound, None  # `def apply(state)` without a decorator: SyGra calls it on the class
         if taken is not None and not _takes(taken, counts):
             arguments = " or ".join(f"({', '.join(shape)})" for shape in shapes)
@@ -145,7 +146,7 @@ class GraphBinder:
                     function = NodeMetrics.of(settings).apply
             if "unit_metrics_map" in settings and (judges := self._judges(settings)):
                 return JudgedNode(name, function, settings, asks=True, judges=judges)
-            waits = inspect.iscoroutinefunction(function)
+            waits = is_async(function)
             own = str(getattr(function, "__module__", "")).startswith("assay.")
             threads = node.thread_safe and not waits and not own
             accepts_less = self.models.settings.dialect.accepts_lambdas_without_declared_keys
@@ -263,7 +264,7 @@ class GraphBinder:
             return _into(node)
         place = self.file.node_place(name, "post_process")
         function = self.function(node.post_process, place, ("answer",), ("answer", "state"))
-        taken = _arguments(function)
+        taken = argument_counts(function)
         with_state = taken is None or taken[1] >= 2
         wrap: Callable[[Any], Any] = (
             self.helpers.dotted(MESSAGE, None, place)
@@ -413,17 +414,6 @@ def _takes(taken: tuple[int, int] | None, counts: Sequence[int]) -> bool:
     return taken is None or any(taken[0] <= count <= taken[1] for count in counts)
 
 
-def _arguments(function: UserFunction) -> tuple[int, int] | None:
-    """Return the least and the greatest number of arguments of a function; None without a readable signature."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    many = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    return sum(each.default is each.empty for each in places), 99 if many else len(places)
-
-
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 
 
@@ -497,14 +487,9 @@ def _tool(function_or_tool: Any) -> Tool:
         )
     name = function_or_tool.__name__
     hints = typing.get_type_hints(function_or_tool)
-    known = [
-        each
-        for each in inspect.signature(function_or_tool).parameters.values()
-        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-    ]
-    properties = {each.name: _schema(hints.get(each.name, str)) for each in known}
-    required = [each.name for each in known if each.default is each.empty]
-    schema = {"type": "object", "properties": properties, "required": required}
+    takes = accepted(function_or_tool)
+    properties = {name: _schema(hints.get(name, str)) for name in takes.named}
+    schema = {"type": "object", "properties": properties, "required": list(takes.required)}
     return Tool(
         name,
         function_or_tool,

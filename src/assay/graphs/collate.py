@@ -20,8 +20,8 @@ from assay.graphs.unit_node import Places
 from assay.graphs.unit_node import UnitMetrics as UnitMetrics
 from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics
 from assay.records import Failed, JSONDict, UserValue
-from assay.registry import parameter_problems
 from assay.score_keys import metric_name_problem
+from assay.signatures import parameter_problems
 from assay.statistics.aggregations import Aggregation
 from assay.user_code import call_user_code
 

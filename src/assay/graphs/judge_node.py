@@ -1,6 +1,5 @@
 """Judges in graphs: a unit metric that asks another model what an answer is worth, as the scorer `llm_judge` of tasks does."""
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from assay.records import Generate, JSONDict, Request, Response, UserValue
 from assay.scoring.judges import LLMJudgeScorer
 from assay.scoring.results import GenResult, Result
 from assay.scoring.scorer_models import Unscored
+from assay.signatures import accepted, give_parameters
 
 QUESTION = "question"
 
@@ -49,13 +49,7 @@ class JudgeMetric(UnitMetric):
         return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), metadata, worth)
 
 
-_own = [each for each in inspect.signature(JudgeMetric).parameters.values() if each.kind is each.KEYWORD_ONLY]
-_more = [
-    each.replace(kind=each.KEYWORD_ONLY)
-    for name, each in inspect.signature(LLMJudgeScorer).parameters.items()
-    if name != "task_config"
-]
-JudgeMetric.__signature__ = inspect.Signature([*_own, *_more])  # type: ignore[attr-defined]
+give_parameters(JudgeMetric, accepted(JudgeMetric).named, accepted(LLMJudgeScorer, 1).named)
 
 
 def _text(value: Value) -> str:

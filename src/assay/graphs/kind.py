@@ -9,7 +9,7 @@ from assay.graphs.spec import GraphConfig
 
 if TYPE_CHECKING:
     from assay.tasks.kinds import FindDefinition, FindDotted
-    from assay.tasks.rescore import TaskFacts
+    from assay.tasks.rescore import StoredTask
     from assay.tasks.runnable import Runnable
     from assay.tasks.settings import Helpers, Settings
     from assay.tasks.task import Task
@@ -47,10 +47,12 @@ class GraphKind:
 
         return prepare_graph(task, settings, helpers, find_graph)
 
-    def prepare_scoring(self, task: "Task", settings: "Settings", helpers: "Helpers", facts: "TaskFacts") -> "Runnable":
+    def prepare_scoring(
+        self, task: "Task", settings: "Settings", helpers: "Helpers", stored: "StoredTask"
+    ) -> "Runnable":
         from assay.graphs.task import prepare_graph_scoring
 
-        return prepare_graph_scoring(task, settings, helpers, facts)
+        return prepare_graph_scoring(task, settings, helpers, stored)
 
     def check(self, task: "Task", helpers: "Helpers", find_dotted: "FindDotted") -> list[Problem]:
         from assay.graphs.task import check_graph

@@ -18,6 +18,7 @@ from assay.graphs.walk import NodeFailed
 from assay.records import LIMITS, JSONDict, Prompt
 from assay.samples.rows import DataError
 from assay.scoring.results import ModelSpec
+from assay.tasks.runnable import UNDER_TEST
 from assay.tasks.settings import Helpers, Messages, Settings
 from assay.user_code import place_of, user_code
 
@@ -221,7 +222,6 @@ def _of_environment(name: str, variables: Mapping[str, str], starts: Collection[
     return keys
 
 
-UNDER_TEST = "model"
 MAX_TOKENS = 2048
 """How much a node may write where its parameters do not say."""
 

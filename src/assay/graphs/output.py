@@ -20,12 +20,12 @@ from assay.graphs.spec import AgentSpec, Record, SchemaField, SinkConfig, Subgra
 from assay.graphs.sygra import clone_around
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Failed, JSONDict, Outcome
-from assay.registry import accepted, parameter_problems
 from assay.runs.files import new_file, write_sink
 from assay.runs.outcomes import record_line
 from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.score_keys import ScoreKey
+from assay.signatures import accepted, parameter_problems
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.evidence import Estimate
 from assay.tasks.settings import Helpers

@@ -20,6 +20,7 @@ from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.evidence import Estimate
+from assay.tasks.runnable import TaskFacts
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 from assay.user_code import call_user_code
@@ -162,30 +163,24 @@ class GraphScores:
     processors: Sequence[Processor]
     scored: Mapping[str, str]
     is_batch: bool = False
-    keeps_records: bool = False
-    repeats: int = 1
-    num_fewshot: int = 0
-    multiple_targets: bool = False
     _files: GraphFiles | None = field(default=None, repr=False)
 
     @property
-    def size(self) -> int:
+    def facts(self) -> TaskFacts:
         raise NotImplementedError
 
-    @property
-    def cluster_column(self) -> str | None:
-        raise NotImplementedError
-
-    @property
-    def version(self) -> Value:
-        return (self.task.config.metadata or {}).get("version", "Yaml")
-
-    def remarks(self, *, differ: bool) -> Sequence[str]:  # noqa: ARG002  # it has none
-        return ()
-
-    def scorers(self) -> Sequence[Value]:
-        """A graph scores within itself: its unit metrics are nodes."""
-        return ()
+    def _facts(self, size: int, original: int, source: str) -> TaskFacts:
+        """Return the facts of the graph with those of its records. Its scores are made within: it has no scorers."""
+        return TaskFacts(
+            size=size,
+            original=original,
+            version=(self.task.config.metadata or {}).get("version", "Yaml"),
+            source=source,
+            fingerprint=source,
+            cluster_column=self.task.config.cluster_by,
+            rows=self._rows(),
+            listed_rows=[ScoreKey(name, UNFILTERED) for name in self.scored],
+        )
 
     def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample:
         """The record with what was asked on its way."""
@@ -249,11 +244,7 @@ class GraphScores:
         kind = self._metrics.get(self.scored.get(row.metric, ""), UnitMetric)
         return within(AGGREGATIONS["mean"], kind.bounds)
 
-    @property
-    def listed_rows(self) -> Sequence[ScoreKey]:
-        return [ScoreKey(name, UNFILTERED) for name in self.scored]
-
-    def rows(self) -> frozenset[ScoreKey] | None:
+    def _rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
         names = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(graph_of(self.task)))}
         for each in self.processors:
@@ -263,9 +254,6 @@ class GraphScores:
             names |= set(row_labels(numbers).values())
         return frozenset(ScoreKey(name, "none") for name in names)
 
-    def answers(self) -> Mapping[str, int]:
-        return {}
-
     def higher_is_better(self) -> Mapping[str, bool | None]:
         return self._directions
 
@@ -273,7 +261,7 @@ class GraphScores:
     def _directions(self) -> dict[str, bool | None]:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
         # in order of their names: a set of texts is walked in another order by every process
-        named = sorted(row.metric for row in self.rows() or () if _of_number(row).startswith(BETTER))
+        named = sorted(row.metric for row in self.facts.rows or () if _of_number(row).startswith(BETTER))
         units = {name: self._metrics.get(column, UnitMetric).higher_is_better for name, column in self.scored.items()}
         return {**dict.fromkeys(named, True), **units}
 
@@ -292,7 +280,7 @@ class GraphScores:
         form = graph_of(self.task).config.output_config.format
         compat = self.settings.run.compat
         sinks = graph_of(self.task).config.data_config.sink
-        self._files = GraphFiles(folder, created, self.processors, form, self.size, label, compat, sinks)
+        self._files = GraphFiles(folder, created, self.processors, form, self.facts.size, label, compat, sinks)
         return self._files
 
     def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:

@@ -13,7 +13,7 @@ from assay.graphs.agent_metrics import unknown_tools
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
 from assay.graphs.binding import GraphBinder, find_tools, tool_spec
 from assay.graphs.collate import LACKING
-from assay.graphs.models import UNDER_TEST, GraphModels
+from assay.graphs.models import GraphModels
 from assay.graphs.output import Estimated, Finish, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
 from assay.graphs.scores import (
@@ -32,12 +32,12 @@ from assay.records import Function, Plan, Sample, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
-from assay.scoring.results import ModelRoles
 from assay.statistics.evidence import Estimate
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
 from assay.tasks.prepare import check_clusters
-from assay.tasks.rescore import TaskFacts
+from assay.tasks.rescore import StoredTask
+from assay.tasks.runnable import UNDER_TEST, TaskFacts
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
@@ -92,12 +92,11 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         fingerprint=sources.named(name),
         graph=graph,
         graph_models=models,
-        keeps_records=graph.keeps_records,
     )
     if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
     check_clusters(task, rows)
-    if not prepared.size and len(rows):
+    if not prepared.facts.size and len(rows):
         raise DataError("there are no records")
     return prepared
 
@@ -195,16 +194,19 @@ class GraphTask(GraphScores):
     graph_models: GraphModels
 
     @cached_property
-    def original(self) -> int:
-        return len(self.docs) * _repeats(self.settings)
+    def facts(self) -> TaskFacts:
+        repeats = _repeats(self.settings)
+        size = count(self.docs, self.task.name, self.settings) * repeats
+        facts = self._facts(size, len(self.docs) * repeats, self.fingerprint)
+        return replace(
+            facts,
+            cluster_column=facts.cluster_column or (REPEAT_OF if repeats > 1 else None),
+            keeps_records=self.graph.keeps_records,
+            models=self.graph_models.backends,
+        )
 
-    @cached_property
-    def size(self) -> int:
-        return count(self.docs, self.task.name, self.settings) * _repeats(self.settings)
-
-    @property
-    def cluster_column(self) -> str | None:
-        return self.task.config.cluster_by or (REPEAT_OF if _repeats(self.settings) > 1 else None)
+    def needs(self, role: str = UNDER_TEST) -> frozenset[str]:
+        return frozenset(self.graph_models.needs.get(role, ()))
 
     @cached_property
     def _golden(self) -> str | None:
@@ -212,18 +214,6 @@ class GraphTask(GraphScores):
         nodes = graph_of(self.task).nodes.values()
         keys = (node.settings.get("golden_key") for node in nodes if isinstance(node, LambdaSpec))
         return next((str(key) for key in keys if key is not None), None)
-
-    @property
-    def source(self) -> str:
-        return self.fingerprint
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return self.needs_of(UNDER_TEST)
-
-    def needs_of(self, role: str) -> frozenset[str]:
-        """Return the kinds of request that a role's model must support."""
-        return frozenset(self.graph_models.needs.get(role, ()))
 
     def samples(self) -> Iterator[Sample]:
         repeats = _repeats(self.settings)
@@ -241,12 +231,6 @@ class GraphTask(GraphScores):
     def plan(self, sample: Sample) -> Plan:
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
 
-    def models(self) -> ModelRoles:
-        return self.graph_models.backends
-
-    def role_needs(self) -> Mapping[str, frozenset[str]]:
-        return {role: self.needs_of(role) for role in self.models()}
-
     def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
         """Further copies of the output, and the numbers of all records together."""
         if self._files is not None and self.settings.shard is None:
@@ -258,30 +242,15 @@ class GraphTask(GraphScores):
 class RescoredGraph(GraphScores):
     """A graph whose records went through it in an earlier run."""
 
-    facts: TaskFacts
+    stored: StoredTask
 
-    @property
-    def cluster_column(self) -> str | None:
-        return self.task.config.cluster_by or (REPEAT_OF if REPEAT_OF in (self.facts.first or ()) else None)
+    @cached_property
+    def facts(self) -> TaskFacts:
+        facts = self._facts(self.stored.size, self.stored.original, self.stored.source)
+        is_repeated = REPEAT_OF in (self.stored.first or ())
+        return replace(facts, cluster_column=facts.cluster_column or (REPEAT_OF if is_repeated else None))
 
-    @property
-    def original(self) -> int:
-        return self.facts.original
-
-    @property
-    def size(self) -> int:
-        return self.facts.size
-
-    @property
-    def fingerprint(self) -> str:
-        return self.facts.source
-
-    @property
-    def source(self) -> str:
-        return self.facts.source
-
-    @property
-    def needs(self) -> frozenset[str]:
+    def needs(self, role: str = UNDER_TEST) -> frozenset[str]:  # noqa: ARG002  # nothing is asked
         return frozenset()
 
     def samples(self) -> Iterator[Sample]:
@@ -290,27 +259,21 @@ class RescoredGraph(GraphScores):
     def plan(self, sample: Sample) -> Plan:
         raise NotImplementedError("stored records are not asked about")
 
-    def models(self) -> ModelRoles:
-        return {}
 
-    def role_needs(self) -> Mapping[str, frozenset[str]]:
-        return {}
-
-
-def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> RescoredGraph:
-    """The graph, ready to take its records; `facts.first` is one of them, and has the columns that can be aggregated."""
+def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, stored: StoredTask) -> RescoredGraph:
+    """The graph, ready to take its records; `stored.first` is one of them, and has the columns that can be aggregated."""
     file = graph_of(task)
     folder = file.fields.origin("graph_config").folder
     processors = make_processors(file, helpers, folder)
     problems: list[Problem] = []
     fields = unit_fields(file, helpers, folder, problems)
-    columns = facts.first
+    columns = stored.first
     problems += aggregator_problems(file, processors, columns, settings)
     if problems:
         raise ConfigError(problems)
     scored = scored_columns(file, fields, processors)
     there = {name: column for name, column in scored.items() if columns is None or column in columns}
-    return RescoredGraph(task=task, settings=settings, processors=processors, scored=there, facts=facts)
+    return RescoredGraph(task=task, settings=settings, processors=processors, scored=there, stored=stored)
 
 
 class _AnyMethod(type):

@@ -1,6 +1,5 @@
 """Tools of nodes: functions of users that models call."""
 
-import inspect
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 
 from assay.graphs.spec import Record, Value
 from assay.records import Call, JSONDict, ToolCall, UserFunction
+from assay.signatures import is_async
 from assay.user_code import UserCodeError, is_writable, user_code, words
 
 
@@ -27,7 +27,7 @@ class NodeTool(NamedTuple):
 
 def _with_names(tool: UserFunction) -> Callable[[Record], Value]:
     """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
-    if inspect.iscoroutinefunction(tool):
+    if is_async(tool):
 
         async def waiting(arguments: Record) -> Value:
             try:

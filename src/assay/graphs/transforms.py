@@ -9,7 +9,8 @@ from assay.dialect import OURS
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserValue
-from assay.registry import Registry, parameter_problems
+from assay.registry import Registry
+from assay.signatures import parameter_problems
 
 
 class DataTransform:

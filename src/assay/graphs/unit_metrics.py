@@ -15,10 +15,12 @@ from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import MetricRegistry, Registry, dress, read_signature, subclass_of
+from assay.registry import MetricRegistry, Registry, subclass_of
+from assay.scoring.declarations import Metric
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.metrics.structured import ALONE
-from assay.scoring.results import GENERATE, DeclaredMetric
+from assay.scoring.results import GENERATE
+from assay.signatures import accepted, dress, give_parameters
 from assay.statistics.influence import SHARE, Bounds
 
 AT_MAX_TURNS = ("not_solved", "measure", "fail")
@@ -489,13 +491,13 @@ TOLERANCE = 1e-9
 """Distance from the best score that still counts as correct: sums of fractions are not exact."""
 
 
-def gives_a_number(declared: DeclaredMetric) -> bool:
+def gives_a_number(declared: Metric) -> bool:
     """Whether a metric gives one number for one answer."""
     is_mean = GENERATE in declared.functions and declared.aggregation == "mean"
     return is_mean and (declared.gives is None or declared.gives() == ())
 
 
-def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
+def adapted(name: str, declared: Metric) -> type[UnitMetric]:
     """A metric of assay as a class of unit metrics, with its parameters, `key` and `threshold`."""
     function = declared.functions[GENERATE]
     best = (100.0 if name in ALONE else 1.0) if declared.higher_is_better else 0.0
@@ -528,9 +530,7 @@ def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
 
     OfAnswer.__name__ = OfAnswer.__qualname__ = f"Unit_{name}"
     OfAnswer.__doc__ = function.__doc__
-    own = [each for each in inspect.signature(OfAnswer).parameters.values() if each.kind is each.KEYWORD_ONLY]
-    more = [each for each in read_signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY]
-    OfAnswer.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+    give_parameters(OfAnswer, accepted(OfAnswer).named, accepted(function, 2).named)
     return OfAnswer
 
 

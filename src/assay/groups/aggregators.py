@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.pooled_means import pooled_means
-from assay.groups.rows import GroupRow, MemberSelection, member_names, rows
+from assay.groups.rows import GroupRow, MemberSelection, filters_asked, member_names, rows
 from assay.groups.task_results import (
     NONE,
     EstimatedFloat,
@@ -22,13 +22,14 @@ from assay.groups.task_results import (
     add_rows,
     as_estimate,
     as_float,
-    failed_estimate,
+    guarded,
     known_floats,
     user_rows,
 )
-from assay.records import Failed, Function, UserFunction, UserValue
-from assay.registry import Registry, accepted, parameter_problems, subclass_of
-from assay.score_keys import ScoreKey
+from assay.records import Function, UserFunction, UserValue
+from assay.registry import Registry, subclass_of
+from assay.score_keys import ScoreKey, metric_name_problem
+from assay.signatures import accepted, parameter_problems
 from assay.statistics.evidence import NO_EVIDENCE, Estimate, with_evidence
 from assay.statistics.members import (
     difference,
@@ -41,7 +42,7 @@ from assay.statistics.members import (
 )
 from assay.statistics.pass_at_k import pass_at_k
 from assay.statistics.spread import MemberEstimate, unknown
-from assay.user_code import call_user_code, is_overridden
+from assay.user_code import is_overridden
 
 BIASED = "the members were chosen by their scores: the number is biased and has no standard error"
 
@@ -90,8 +91,8 @@ class CustomAggregator(Aggregator):
         value_or_rows = self.agg_fn(group, task_results, **self.kwargs)
         if isinstance(value_or_rows, Mapping):
             return {str(key): user_number(value) for key, value in value_or_rows.items()}
-        [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
-        return {str(ScoreKey(entry.row_metric, NONE)): user_number(value_or_rows)}
+        entries = self.agg_metric_configs or [AggMetricConfig(metric="value")]
+        return {str(ScoreKey(entry.row_metric, NONE)): user_number(value_or_rows) for entry in entries}
 
 
 def user_number(value: Any) -> float:
@@ -144,14 +145,6 @@ def has_methods_set(aggregator: Aggregator) -> bool:
 def follows_entries(aggregator: Aggregator) -> bool:
     """Whether an aggregator makes the rows of the entries of its configuration, and no others."""
     return isinstance(aggregator, TypedAggregator) and not is_overridden(aggregator, "aggregate", TypedAggregator)
-
-
-def guarded(compute: Callable[[], dict[ScoreKey, Estimate]], names: Iterable[str]) -> dict[ScoreKey, Estimate]:
-    """Rows with these names; if computing them fails, each without a number and with the reason."""
-    rows = call_user_code("", compute)
-    if isinstance(rows, Failed):
-        return {ScoreKey(name, NONE): failed_estimate(rows.reason) for name in names}
-    return rows
 
 
 class RowAggregator(TypedAggregator):
@@ -418,23 +411,26 @@ class AggregatorFactory:
             return NoOpAggregator(config)
         if config.rules.means == "pooled":
             return PooledMeanAggregator(config)
+        where = place or partial(_place_of_entry, config)
         problems: list[Problem] = []
-        made = AggregatorFactory.of_entries(config, place, problems)
+        made = AggregatorFactory.of_entries(config, where, problems)
+        problems += row_problems(config, where)
         if problems:
             raise ConfigError(problems)
         aggregators = [aggregator for aggregator in made if aggregator is not None]
-        kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(aggregators, entries, strict=True)}
-        if len(kinds) > 1 or isinstance(aggregators[0], CustomAggregator):  # a function is that of one entry
+        first, kinds = aggregators[0], {_kind(*pair) for pair in zip(aggregators, entries, strict=True)}
+        # a function of scores is given those of one entry
+        if len(kinds) > 1 or (isinstance(first, FunctionOfScores) and len(entries) > 1):
             return AggregatorList(config, aggregators)
-        aggregators[0].config, aggregators[0].agg_metric_configs = config, entries
-        return aggregators[0]
+        first.config, first.agg_metric_configs = config, entries
+        return first
 
     @staticmethod
     def of_entries(config: GroupConfig, place: Places | None, problems: list[Problem]) -> list[Aggregator | None]:
         """One for each entry; None for an entry with which something is wrong, or whose function is not loaded."""
         if config.rules.means == "pooled":
             return [PooledMeanAggregator(config)] * len(config.aggregate_metric_list or ())
-        where = place or (lambda number, *_: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
+        where = place or partial(_place_of_entry, config)
         made: list[Aggregator | None] = []
         for number, entry in enumerate(config.aggregate_metric_list or ()):
             alone = dataclasses.replace(config, aggregate_metric_list=(entry,))
@@ -460,3 +456,34 @@ def _one(config: GroupConfig, entry: AggMetricConfig, place: Places) -> Aggregat
     if problems:
         raise ConfigError(problems)
     return kind(config, aggregation, **kwargs)
+
+
+def _place_of_entry(config: GroupConfig, number: int, *_: str) -> Place:
+    return Place(f"group {config.group!r}, aggregate_metric_list[{number}]")
+
+
+def _kind(aggregator: Aggregator, entry: AggMetricConfig) -> tuple[object, ...]:
+    """What entries share that one aggregator computes: its class, a user's function, and the parameters."""
+    return type(aggregator), getattr(aggregator, "agg_fn", None), repr(entry.kwargs)
+
+
+def row_problems(config: GroupConfig, place: Places) -> Iterator[Problem]:
+    """Entries that make the same row, of which one would overwrite the other, or a row that results read otherwise."""
+    entries = config.aggregate_metric_list or ()
+    for number, entry in enumerate(entries):
+        wrong = metric_name_problem(entry.row_metric) if config.rules.row_names == "checked" else None
+        if wrong is not None:
+            yield Problem(place(number), f"a row cannot be named {entry.row_metric!r}: {wrong[0]}", wrong[1])
+        first = next((n for n, other in enumerate(entries[:number]) if _make_one_row(other, entry)), None)
+        if first is not None and config.rules.equal_rows == "error":
+            what = f"two entries make the row {entry.row_metric!r}: the other one is at {place(first)}"
+            yield Problem(place(number), what, "give one of them a `name`")
+
+
+def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
+    """Whether two entries make rows of one name, of the same filter or of filters that only a run will show."""
+    if one.row_metric != other.row_metric or not one.filters or not other.filters:
+        return one.row_metric == other.row_metric
+    if isinstance(one.filters, Mapping) or isinstance(other.filters, Mapping):
+        return one.filters == other.filters
+    return not set(filters_asked(one)).isdisjoint(filters_asked(other))

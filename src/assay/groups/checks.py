@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest, some
-from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator
+from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator, row_problems
 from assay.groups.group import Group, StandardGroup, TaskT, aggregator_problem
 from assay.groups.rows import REMEDY, MemberSelection, filters_asked, member_names
 from assay.groups.rows import check as check_filter
 from assay.records import Function, UserValue
-from assay.registry import parameter_problems
-from assay.score_keys import ScoreKey, metric_name_problem
+from assay.score_keys import ScoreKey
+from assay.signatures import parameter_problems
 
 Resolve = Callable[[Function], Any]
 """Returns the object that a `!function` names, or a stand-in for it."""
@@ -51,7 +51,7 @@ def group_problems(group: Group[TaskT], resolve: Resolve, known: Known) -> list[
         return problems
     if group.config.rules.missing == "error":
         problems += lacking(group, aggregators.__getitem__ if own is None else own.of_entry, known)
-    return problems if own is not None else [*problems, *doubled(group)]
+    return problems if own is not None else [*problems, *row_problems(config, place)]
 
 
 def ready_group(group: Group[TaskT], resolve: Resolve) -> None:
@@ -115,30 +115,6 @@ def lacking(group: Group[TaskT], of_entry: Callable[[int], Aggregator | None], k
         if fault is not None:
             key, what, fix = fault
             yield Problem(place_in(group, "aggregate_metric_list", number, key), what, fix)
-
-
-def doubled(group: Group[TaskT]) -> Iterator[Problem]:
-    """Entries that make the same row, of which one would overwrite the other, or a row that results read otherwise."""
-    entries = list(enumerate(group.config.aggregate_metric_list or ()))
-    for number, entry in entries:
-        place = place_in(group, "aggregate_metric_list", number)
-        wrong = metric_name_problem(entry.row_metric) if group.config.rules.row_names == "checked" else None
-        if wrong is not None:
-            yield Problem(place, f"a row cannot be named {entry.row_metric!r}: {wrong[0]}", wrong[1])
-        first = next((n for n, other in entries[:number] if _make_one_row(other, entry)), None)
-        if first is not None and group.config.rules.equal_rows == "error":
-            other_place = place_in(group, "aggregate_metric_list", first)
-            what = f"two entries make the row {entry.row_metric!r}: the other one is at {other_place}"
-            yield Problem(place, what, "give one of them a `name`")
-
-
-def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
-    """Whether two entries make rows of one name, of the same filter or of filters that only a run will show."""
-    if one.row_metric != other.row_metric or not one.filters or not other.filters:
-        return one.row_metric == other.row_metric
-    if isinstance(one.filters, Mapping) or isinstance(other.filters, Mapping):
-        return one.filters == other.filters
-    return not set(filters_asked(one)).isdisjoint(filters_asked(other))
 
 
 def _fault(

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
 
 from assay.config.fields import Fields
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.groups.task_results import Members, TaskResults, add_rows, known_floats, user_rows
+from assay.groups.task_results import Members, TaskResults, add_rows, guarded, known_floats, user_rows
 from assay.records import Function
 from assay.score_keys import ScoreKey
 from assay.statistics.evidence import Estimate
@@ -132,8 +133,12 @@ class Group(ABC, Generic[TaskT]):
         return self._rows(members)
 
     def _rows(self, members: Members) -> dict[ScoreKey, Estimate]:
-        rows = dict(self.aggregator.estimates(self, members))
-        add_rows(rows, self.scorer_rows(members), self.config.rules)
+        """What fails loses its own rows: those of the aggregator, or of the group's scorer."""
+        names = [entry.row_metric for entry in self.config.aggregate_metric_list or ()]
+        aggregator = self.aggregator
+        rows = guarded(partial(aggregator.estimates, self, members), names or [type(aggregator).__name__])
+        scorer = getattr(self.config.group_scorer, "__name__", "group_scorer")
+        add_rows(rows, guarded(partial(self.scorer_rows, members), [scorer]), self.config.rules)
         return rows
 
     def scorer_rows(self, members: Members) -> dict[ScoreKey, Estimate]:

@@ -6,6 +6,7 @@ from typing import Generic
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.group import GroupConfig
+from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, Node, StandardGroup, TaskT, group_type
 from assay.groups.results import bottom_up
@@ -34,9 +35,17 @@ class GroupManager(Generic[TaskT]):
         """Know a task by its name, so that groups can have it as a member."""
         self.tasks[task.name] = task
 
-    def build_hierarchy(self, config_dict: Mapping[str, GroupConfig | Params]) -> None:
-        """Make a group of each configuration, then link each to its members; an unknown member is an error."""
-        configs = [each for name, config in config_dict.items() for each in _with_inner(_config(name, config))]
+    def build_hierarchy(self, config_dict: Mapping[str, GroupConfig | TaskConfig | Params]) -> None:
+        """Make a group of each configuration, then link each to its members; an unknown member is an error.
+
+        Configurations of tasks make none: `register_task` adds the tasks themselves.
+        """
+        configs = [
+            group_config
+            for name, config in config_dict.items()
+            if not isinstance(config, TaskConfig)
+            for group_config in _with_inner(_config(name, config))
+        ]
         for config in configs:
             kind = group_type(config.type) if config.type is not None else StandardGroup
             if kind is None:
@@ -45,18 +54,24 @@ class GroupManager(Generic[TaskT]):
             self.register_group(kind(config))
         problems: list[Problem] = []
         for config in configs:
-            self._link(self.groups[config.group], config, problems)
+            self._link(self.groups[config.group], config, config_dict, problems)
         if problems:
             raise ConfigError(problems)
 
-    def _link(self, group: Group[TaskT], config: GroupConfig, problems: list[Problem]) -> None:
+    def _link(
+        self, group: Group[TaskT], config: GroupConfig, given: Mapping[str, object], problems: list[Problem]
+    ) -> None:
         for member in config.task or ():
             name = member if isinstance(member, str) else _member_name(group.name, member)
             alias = None if isinstance(member, str) else member.get("task_alias", member.get("group_alias"))
             child = self.groups.get(str(name)) or self.tasks.get(str(name))
             if child is None:
-                fix = did_you_mean(str(name), [each for each in (*self.groups, *self.tasks) if each != group.name])
-                problems.append(Problem(Place(f"group {group.name!r}"), f"no task or group named {name!r}", fix))
+                what, names = f"no task or group named {name!r}", (*self.groups, *self.tasks)
+                fix = did_you_mean(str(name), [known for known in names if known != group.name])
+                if isinstance(given.get(str(name)), TaskConfig):
+                    what = f"the task {name!r} is not registered"
+                    fix = "call `register_task(Task(config))` before `build_hierarchy`"
+                problems.append(Problem(Place(f"group {group.name!r}"), what, fix))
             else:
                 group.add_child(child, alias=alias if isinstance(alias, str) else None)
 

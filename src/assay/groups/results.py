@@ -7,10 +7,9 @@ from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupRules
 from assay.errors import some
-from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import MemberSelection, documents_of, member_names
-from assay.groups.task_results import NONE, MemberRows, Members, add_rows
+from assay.groups.task_results import NONE, MemberRows, Members, guarded
 from assay.results import TaskEntry
 from assay.score_keys import ScoreKey
 from assay.statistics.evidence import Estimate, Evidence
@@ -88,12 +87,7 @@ def _numbers(group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
         rows = guarded(partial(group.rows, members), names or ["compute_metrics"])
         aggregated = guarded(partial(group.aggregator.estimates, group, members), names)
         return rows | {key: row for key, row in aggregated.items() if row.value is None and key not in rows}
-    scorer = getattr(group.config.group_scorer, "__name__", "group_scorer")
-    if group.has_own_aggregator and not names:
-        names = [type(group.aggregator).__name__]
-    rows = guarded(partial(group.aggregator.estimates, group, members), names)
-    add_rows(rows, guarded(partial(group.scorer_rows, members), [scorer]), group.config.rules)
-    return rows
+    return group.rows(members)
 
 
 # --- withheld numbers: a mean over one of 57 tasks is not the group's -------------------------------------------------

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from assay.config.group import GroupRules
-from assay.records import UserValue, number
+from assay.records import Failed, UserValue, number
 from assay.score_keys import STDERR, ScoreKey, filter_name_problem, metric_name_problem, split_rows, stderr_name
 from assay.statistics.evidence import NO_EVIDENCE, USER_INTERVAL, Estimate, Evidence
 from assay.statistics.influence import Influence
-from assay.user_code import UserCodeError
+from assay.user_code import UserCodeError, call_user_code
 
 LOG = logging.getLogger("assay.groups")
 TaskResults = Mapping[str, Mapping[str, float]]
@@ -259,3 +259,11 @@ def _with_user_interval(estimate: Estimate, written: UserValue) -> Estimate:
 def failed_estimate(reason: str) -> Estimate:
     """The number of a row whose code failed, and why."""
     return Estimate(None, None, 0, reason, evidence=CODE_FAILED)
+
+
+def guarded(compute: Callable[[], dict[ScoreKey, Estimate]], names: Iterable[str]) -> dict[ScoreKey, Estimate]:
+    """Rows with these names; if computing them fails, each without a number and with the reason."""
+    rows = call_user_code("", compute)
+    if isinstance(rows, Failed):
+        return {ScoreKey(name, NONE): failed_estimate(rows.reason) for name in names}
+    return rows

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from inspect import Parameter, isclass
+from inspect import isclass
 from typing import Any, NamedTuple, get_type_hints
 
 from assay.models.load import BACKENDS, backend, parameters
 from assay.models.protocol import AnyModel
+from assay.signatures import REQUIRED
 
 DESCRIPTIONS: Mapping[str, str] = {
     "api_version": "Version of the provider's API; Azure needs one.",
@@ -102,7 +103,7 @@ class Argument(NamedTuple):
 
     @property
     def is_required(self) -> bool:
-        return self.default is Parameter.empty
+        return self.default is REQUIRED
 
 
 def arguments_of(name: str) -> list[Argument]:

@@ -1,6 +1,5 @@
 """Model backends by name: a backend is a file and a row here."""
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -16,7 +15,8 @@ from assay.models.lm_eval_names import OUR_WAY
 from assay.models.local.generation import GENERATION_PARAMETERS
 from assay.models.protocol import AnyModel, TokenizerAlone
 from assay.redaction import reveal
-from assay.registry import Accepted, Registry, Where, accepted, must_be_callable
+from assay.registry import Registry, must_be_callable
+from assay.signatures import Accepted, Where, accepted, names_only
 
 COMPLETIONS, CHAT = "assay.models.servers.openai:OpenAI", "assay.models.servers.openai:OpenAIChat"
 TRANSFORMERS = "assay.models.local.hf.backend:HF"
@@ -69,12 +69,8 @@ class _Backends(Registry[Callable[..., AnyModel], AnyModel]):
 
         unsupported: frozenset[str] = getattr(member, "unsupported_connection", frozenset())
         own = {key: each for key, each in takes.named.items() if key not in ("connection", "identity_fields")}
-        shared = {
-            each.name: inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default)
-            for each in fields(Connection)  # their types are checked when they are decoded
-            if each.name not in unsupported
-        }
-        return replace(takes, named=own | shared)
+        known = names_only(accepted(Connection)).named  # their types are checked when they are decoded
+        return replace(takes, named=own | {key: each for key, each in known.items() if key not in unsupported})
 
     def fix_for_missing(self, name: str, key: str) -> str:
         return f"add it: {name},{key}=…, or --model_args {key}=…"
@@ -116,7 +112,7 @@ def loads_ahead(name: str) -> bool:
 
 
 def parameters(factory: Callable[..., AnyModel]) -> dict[str, YAMLValue]:
-    """Return a backend's arguments with their defaults: `inspect`'s `empty` for a required one."""
+    """Return a backend's arguments with their defaults: `REQUIRED` for one without."""
     return {key: each.default for key, each in BACKENDS.accepts(factory).named.items()}
 
 

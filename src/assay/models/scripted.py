@@ -21,6 +21,7 @@ from assay.records import (
     Text,
     messages_to_plain,
 )
+from assay.signatures import defaults
 from assay.user_code import UserCodeError, describe_error, is_overridden, user_code
 
 PIECE_SECONDS = 0.001
@@ -136,7 +137,7 @@ def _captured(function: Any, seen: frozenset[object]) -> dict[str, str]:
     changed = {step.argval for step in dis.get_instructions(function.__code__) if step.opname == "STORE_DEREF"}
     values = inspect.getclosurevars(function).nonlocals
     known = {name: value for name, value in values.items() if name not in changed}
-    known |= {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    known |= defaults(function)
     return {
         name: _code(value, seen) if inspect.isfunction(value) else repr(value)
         for name, value in known.items()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assay.records import Answer, Failed, MetricValue
-from assay.scoring.results import Filtered, GenResult, Metric, Reference
+from assay.scoring.results import BoundMetric, Filtered, GenResult, Reference
 from assay.scoring.workers import ScoreWorkers
 from assay.user_code import TIME_LIMIT, timed
 
@@ -32,7 +32,7 @@ class ParallelMetric:
         return self.known[key] if key in self.known else self._compute(result)
 
 
-def parallel_metrics(metrics: Sequence[Metric]) -> list[ParallelMetric]:
+def parallel_metrics(metrics: Sequence[BoundMetric]) -> list[ParallelMetric]:
     """The metrics among these whose scores may be computed ahead."""
     return [metric.compute for metric in metrics if isinstance(metric.compute, ParallelMetric)]
 

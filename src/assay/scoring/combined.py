@@ -15,8 +15,8 @@ from assay.records import (
 )
 from assay.scoring.loop import CombinedScorer, Unfiltered, finished, rows_by, step_of
 from assay.scoring.results import (
+    BoundMetric,
     Instance,
-    Metric,
     ModelRoles,
     Repeated,
     ResultBuilder,
@@ -66,7 +66,7 @@ class EnsembleScorer(CombinedScorer):
             defaults += [metric for metric in metrics if metric not in defaults]
         return tuple(defaults)
 
-    def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
+    def bind(self, filter_name: str, metrics: Sequence[BoundMetric]) -> None:
         self.bind_alone(filter_name, metrics)
         for member in self.scorers:
             if _scores_itself(member) and not member.run_metrics(filter_name):
@@ -116,7 +116,7 @@ class EnsembleScorer(CombinedScorer):
         self.bind(filter_name, self.get_metrics(filter_name))
 
     def combine(
-        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
+        self, rows: Sequence[Scores], metrics: Sequence[Sequence[BoundMetric]], own: Callable[[], Scores]
     ) -> ScoreDict:
         scores: dict[str, Any] = {}
         own_scores: list[Any] = []

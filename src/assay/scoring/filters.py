@@ -17,7 +17,8 @@ from typing import Any
 from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, check_each, did_you_mean
 from assay.records import Answer, Document, Params, UserFunction, UserValue, plain
-from assay.registry import AWAITED, Registry, accepted, must_be_callable, refused, typed_by_default
+from assay.registry import Registry, must_be_callable, refused
+from assay.signatures import AWAITED, accepted, typed_by_default
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""

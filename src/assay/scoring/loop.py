@@ -23,10 +23,10 @@ from assay.scoring import verdicts
 from assay.scoring.ahead import ParallelMetric, compute_ahead, parallel_metrics
 from assay.scoring.batches import apply_batch
 from assay.scoring.results import (
+    BoundMetric,
     Filtered,
     GenResult,
     Instance,
-    Metric,
     Repeated,
     Result,
     ResultBuilder,
@@ -57,7 +57,7 @@ class CombinedScorer(Scorer[Scores]):
     scorers: Sequence[Scorer]
 
     def combine(
-        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
+        self, rows: Sequence[Scores], metrics: Sequence[Sequence[BoundMetric]], own: Callable[[], Scores]
     ) -> ScoreDict:
         """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
         raise NotImplementedError
@@ -97,7 +97,7 @@ class ScoringStep:
     """
 
     filter: Filter
-    metrics: Sequence[Metric]
+    metrics: Sequence[BoundMetric]
     result: Callable[[AnsweredSample, Answers, Sequence[Filtered]], StepInput]
     compute: Callable[[StepInput], ScoreDict]
     """The rows of the metrics."""
@@ -409,7 +409,7 @@ class ScoringLoop:
         object.__setattr__(self, "waits", True)
 
     @property
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> list[BoundMetric]:
         return [metric for step in self.steps for metric in step.metrics]
 
     @property

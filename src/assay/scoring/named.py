@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place
 from assay.records import Params, UserFunction, UserValue
-from assay.registry import Accepted, Registry, Where, accepted
+from assay.registry import Registry
 from assay.scoring.scorer import (
     MEMBERS,
     GenerationScorer,
@@ -19,6 +19,7 @@ from assay.scoring.scorer import (
     first_parameter,
 )
 from assay.scoring.scorer_models import holds_model, makes_models
+from assay.signatures import Accepted, Where, accepted
 
 S = TypeVar("S", bound=type[Scorer])
 CONFIG = ("task_config", "config")

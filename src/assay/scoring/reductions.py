@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from assay.errors import Place
 from assay.records import Answers, MetricValue, UserFunction, UserValue, number
-from assay.registry import Registry, accepted, must_be_callable
+from assay.registry import Registry, must_be_callable
+from assay.signatures import accepted
 from assay.statistics.aggregations import Repeated
 from assay.statistics.influence import SHARE, Bounds, read_bounds
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k

@@ -553,7 +553,7 @@ def _reduced(row: str, reduce: Reduction, repeats: Sequence[MetricValue], answer
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class BoundMetric:
     """A metric, ready to be used: `compute` takes a result and gives its value."""
 
     name: str
@@ -594,24 +594,3 @@ class Metric:
             return self.compute(result)
         targets = references if isinstance(references, list) else [references]
         return self.compute(GenResult({}, targets, (predictions or [None])[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredMetric:
-    """A metric as the registry has it: a function per output type, whose keyword parameters are its YAML keys.
-
-    `needs` is a library, `gives` takes the parameters and says the names of the values where there are several,
-    `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote,
-    `bounds` are the least and the greatest score of a document, `parallel` that a score keeps a processor busy: runs on a cluster
-    compute it there.
-    """
-
-    functions: Mapping[str, Callable[..., MetricValue]]
-    aggregation: str | None = "mean"
-    higher_is_better: bool = True
-    needs: str | None = None
-    gives: Callable[..., Sequence[str] | None] | None = None
-    obstacle: Callable[[], tuple[str, str] | None] | None = None
-    runs_code: bool = False
-    bounds: Bounds | None = None
-    parallel: bool = False

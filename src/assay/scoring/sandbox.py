@@ -22,7 +22,8 @@ from functools import cache
 from pathlib import Path
 
 from assay.records import Answer
-from assay.scoring.results import GENERATE, DeclaredMetric, References
+from assay.scoring.declarations import Metric
+from assay.scoring.results import GENERATE, References
 from assay.statistics.influence import SHARE
 from assay.user_code import clock_stopped
 
@@ -211,6 +212,6 @@ def _heard(file: int, length: int, seconds: float) -> bytes:
     return heard
 
 
-CODE_METRICS: dict[str, DeclaredMetric] = {
-    "code_exec": DeclaredMetric({GENERATE: code_exec}, obstacle=obstacle, runs_code=True, bounds=SHARE, parallel=True),
+CODE_METRICS: dict[str, Metric] = {
+    "code_exec": Metric({GENERATE: code_exec}, obstacle=obstacle, runs_code=True, bounds=SHARE, parallel=True),
 }

@@ -28,18 +28,17 @@ from assay.records import (
     UserValue,
     arguments,
 )
-from assay.registry import read_signature
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
     CHOICE,
     GENERATE,
     LIKELIHOOD,
     ROLLING,
+    BoundMetric,
     GenResult,
     Instance,
     LLResult,
     MCResult,
-    Metric,
     ModelRoles,
     Reference,
     Repeated,
@@ -59,10 +58,11 @@ from assay.scoring.results import (
 from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.workers import ScoreInput, ScorerMemo, ScoreWorkers, Workers, identity_of
+from assay.signatures import read_signature
 from assay.statistics.influence import Bounds
 from assay.user_code import call_user_code, is_overridden
 
-ComputeMetric = Callable[[StepInput, Metric], MetricValue]
+ComputeMetric = Callable[[StepInput, BoundMetric], MetricValue]
 """Computes a metric of a result, as a user's class defines it."""
 ProcessResults = Callable[[Document, list[Answer]], Scores | None]
 """A task's function `process_results(doc, results)`."""
@@ -165,7 +165,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
 
     config: TaskConfig | None
     parents: dict[str, str]
-    _metrics: dict[str, Sequence[Metric]]
+    _metrics: dict[str, Sequence[BoundMetric]]
     _ways: dict[str, Mapping[str, MetricReductions]]
     _adds: dict[str, bool]
     _parameters: Mapping[str, Any]
@@ -253,25 +253,25 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         """Score the requests of one document by what a filter left of their responses."""
         raise NotImplementedError
 
-    def get_metrics(self, filter_name: str) -> Sequence[Metric]:
+    def get_metrics(self, filter_name: str) -> Sequence[BoundMetric]:
         """The metrics for a filter: its own, else the task's."""
         if filter_name not in self._metrics:  # without a run
             late("bind_by_itself")(self, filter_name)
         return self._metrics[filter_name]
 
-    def run_metrics(self, filter_name: str) -> Sequence[Metric]:
+    def run_metrics(self, filter_name: str) -> Sequence[BoundMetric]:
         """The metrics that a run has bound; where a class of the user's chooses, those it returns."""
         if not is_overridden(self, "get_metrics", Scorer):
             return self._metrics.get(filter_name, ())
         chosen: Sequence[Any] = self.get_metrics(filter_name)
-        if all(isinstance(each, Metric) for each in chosen):
+        if all(isinstance(each, BoundMetric) for each in chosen):
             return chosen
-        return [each if isinstance(each, Metric) else late("bind_chosen")(self, each) for each in chosen]
+        return [each if isinstance(each, BoundMetric) else late("bind_chosen")(self, each) for each in chosen]
 
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return result_of(instances, filter_name)
 
-    def _compute_metrics(self, result: StepInput, metrics: Sequence[Metric]) -> ScoreDict:
+    def _compute_metrics(self, result: StepInput, metrics: Sequence[BoundMetric]) -> ScoreDict:
         scores = computed(result, bound_metrics(self, metrics), self)
         if self.has_score and not self.parallel:
             own = call_user_code(f"scoring: scorer {self.name!r}", self.own_score, result)
@@ -279,7 +279,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
             self._put(scores, own if not isinstance(own, Failed) else lost, self.name)
         return scores
 
-    def _compute_metric(self, result: StepInput, metric: Metric) -> MetricValue:
+    def _compute_metric(self, result: StepInput, metric: BoundMetric) -> MetricValue:
         return metric.compute(result)
 
     def ask(self, result: Result) -> Generator[Sequence[Request], Sequence[Response], MetricValue]:
@@ -343,14 +343,14 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         """The capability that the model of a role needs: generate, loglikelihood or rolling."""
         return next((each.asks_for for each in self.asked_models if each.role == role), self.asks_for)
 
-    def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
+    def bind(self, filter_name: str, metrics: Sequence[BoundMetric]) -> None:
         """Set the metrics of a filter, also for scorers that it holds."""
         self.bind_alone(filter_name, metrics)
         for member in self.members:
             if filter_name not in member._metrics:
                 member.bind(filter_name, metrics)
 
-    def bind_alone(self, filter_name: str, metrics: Sequence[Metric]) -> None:
+    def bind_alone(self, filter_name: str, metrics: Sequence[BoundMetric]) -> None:
         """Set the metrics of a filter for this scorer only."""
         self._metrics[filter_name] = metrics
         self.config = _with_bound(self.config, filter_name, metrics)
@@ -476,7 +476,7 @@ def first_parameter(kind: type) -> tuple[str | None, Sequence[str]]:
     return first.name if first is not None and first.kind not in by_name_only else None, list(parameters)
 
 
-def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[Metric]) -> TaskConfig | None:
+def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[BoundMetric]) -> TaskConfig | None:
     """The configuration with metrics that can be called: scorers written as in seed 001 take theirs from there."""
     if config is None:
         return None
@@ -498,7 +498,7 @@ def _reference(result: Result) -> Reference:
 
 def bound_metrics(
     scorer: Scorer,
-    metrics: Sequence[Metric],
+    metrics: Sequence[BoundMetric],
     filter_name: str | None = None,
     compute: ComputeMetric | None = None,
 ) -> list[Bound]:
@@ -520,7 +520,7 @@ def bound_metrics(
     ]
 
 
-def _computing(compute: ComputeMetric, metric: Metric) -> Callable[[StepInput], MetricValue]:
+def _computing(compute: ComputeMetric, metric: BoundMetric) -> Callable[[StepInput], MetricValue]:
     return lambda result: compute(result, metric)
 
 

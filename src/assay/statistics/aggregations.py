@@ -1,6 +1,7 @@
 """Aggregations: the values of all documents to one number. Sums run from left to right, so that results can be equal to the bit."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
-from assay.registry import Accepted, Registry, accepted, must_be_callable, typed_by_default
+from assay.registry import Registry, must_be_callable
+from assay.signatures import Accepted, accepted, typed_by_default
 from assay.statistics.agreement import AGREEMENT_AGGREGATIONS
 from assay.statistics.calibration import BIASES, CALIBRATION_AGGREGATIONS, CurvePoint, reliability_curve
 from assay.statistics.classes import CLASS_AGGREGATIONS, MACRO_AVERAGES, binary_influence
@@ -34,8 +36,13 @@ def mean(values: Values) -> float:
 
 
 def median(values: Values) -> float:
-    """The upper middle value, as in lm-eval."""
-    return float(sorted(values)[len(values) // 2])
+    """The middle value; of an even number of values, the mean of the two in the middle."""
+    return float(statistics.median(values))
+
+
+def median_high(values: Values) -> float:
+    """The middle value; of an even number of values, the greater of the two in the middle, as lm-eval has it."""
+    return float(statistics.median_high(values))
 
 
 def nanmean(values: Values) -> float:
@@ -277,6 +284,7 @@ AGGREGATIONS = _Aggregations(
         for each in (
             Aggregation("mean", mean, lambda values: np.asarray(values, dtype=np.float64), of_numbers=True),
             Aggregation("median", median, of_numbers=True),
+            Aggregation("median_high", median_high, of_numbers=True),
             Aggregation("nanmean", nanmean, influence=_present, of_numbers=True),
             Aggregation("perplexity", perplexity, influence=_perplexity_influence, of_numbers=True),
             Aggregation(
@@ -316,7 +324,8 @@ AGGREGATIONS = _Aggregations(
 
 
 MEANS = ("mean", "nanmean")
-BETWEEN = (*MEANS, "median")
+MEDIANS = ("median", "median_high")
+BETWEEN = (*MEANS, *MEDIANS)
 """Aggregations whose number is between the least and the greatest value."""
 
 

@@ -12,14 +12,24 @@ import numpy.typing as npt
 
 from assay.errors import some
 from assay.records import Failed, Floats, exact, number
-from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, mean, total
+from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, MEDIANS, Aggregation, Values, mean, total
 from assay.statistics.classes import CLASS_AGGREGATIONS, every_pair
 from assay.statistics.evidence import Estimate, Evidence
 from assay.statistics.influence import SHARE, Bounds, Influence, Spread, with_pseudo_documents
 from assay.statistics.intervals import RANKED, noted
 from assay.user_code import call_user_code, place_of
 
-LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
+LM_EVAL_BOOTSTRAPS = (
+    "median_high",
+    "matthews_corrcoef",
+    "f1",
+    "perplexity",
+    "bleu",
+    "chrf",
+    "chrf++",
+    "ter",
+    "nanmean",
+)
 SLOW = ("bleu", "chrf", "chrf++", "ter")
 """Metrics of which lm-eval draws 100 resamples at most: by the metric's name, whatever its aggregation."""
 CHUNK = 1000
@@ -116,7 +126,7 @@ def with_draws(
         bounded = bounds if named in MEANS else None
         known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
         spread = _of_areas(named, value, values, known) or _with_rare_classes(aggregation, value, values)
-    ranked = sorted(values) if named == "median" and value.draws == len(values) >= RANKED else None
+    ranked = sorted(values) if named in MEDIANS and value.draws == len(values) >= RANKED else None
     evidence = Evidence({known: 1.0}, draws, is_rate, is_power, spread, ranked=ranked)
     return noted(replace(value, scale=bounds, note=note, unused_bounds=unused, evidence=evidence))
 
@@ -262,6 +272,10 @@ def _perplexities(numbers: Floats, indices: Integers) -> list[float]:
 
 
 def _medians(numbers: Floats, indices: Integers) -> list[float]:
+    return np.median(numbers[indices], axis=1).tolist()  # type: ignore[no-any-return]
+
+
+def _high_medians(numbers: Floats, indices: Integers) -> list[float]:
     middle = indices.shape[1] // 2
     return np.partition(numbers[indices], middle, axis=1)[:, middle].tolist()  # type: ignore[no-any-return]
 
@@ -302,6 +316,7 @@ def _f1_scores(prepared: tuple[Floats, Floats], indices: Integers) -> list[float
 _FAST: dict[str, tuple[Callable[[Values], Any], Callable[[Any, Any], Sequence[float]]]] = {
     "perplexity": (_as_array, _perplexities),
     "median": (_as_array, _medians),
+    "median_high": (_as_array, _high_medians),
     "matthews_corrcoef": (_cells, _correlations),
     "f1": (_is_one, _f1_scores),
 }

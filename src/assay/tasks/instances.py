@@ -18,8 +18,8 @@ from assay.scoring.reductions import mean
 from assay.scoring.results import (
     CHOICE,
     GENERATE,
+    BoundMetric,
     Instance,
-    Metric,
 )
 from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.scoring.scorer_models import RUN, OnlyInRun
@@ -115,7 +115,7 @@ def _by_filter(scored: list[FilterScores] | Failed, steps: Sequence[ScoringStep]
     return scored
 
 
-def _aggregated(metric: Metric | None, values: Sequence[MetricValue]) -> MetricValue:
+def _aggregated(metric: BoundMetric | None, values: Sequence[MetricValue]) -> MetricValue:
     scored = [each for each in values if not isinstance(each, Failed)]
     plain = [
         (metric.reductions.plain if metric else mean)(each, ()) if isinstance(each, list) else each for each in scored

@@ -10,7 +10,7 @@ from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
 if TYPE_CHECKING:
-    from assay.tasks.rescore import TaskFacts
+    from assay.tasks.rescore import StoredTask
 
 FindDefinition = Callable[[str, Place], Definition]
 """Finds the definition of another task by its name; the place is where the name is written."""
@@ -26,7 +26,7 @@ class TaskKind(FileKind, Protocol):
         """Bind the task to its data and code; everything that can fail before the first request fails here."""
         ...
 
-    def prepare_scoring(self, task: Task, settings: Settings, helpers: Helpers, facts: "TaskFacts") -> Runnable:
+    def prepare_scoring(self, task: Task, settings: Settings, helpers: Helpers, stored: "StoredTask") -> Runnable:
         """Bind the task to answers that are stored, without its data and models."""
         ...
 

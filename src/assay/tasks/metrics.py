@@ -12,9 +12,9 @@ from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
 from assay.records import Function, MetricValue, UserValue
-from assay.registry import Accepted, accepted, names_only
 from assay.scoring.ahead import ParallelMetric
 from assay.scoring.combined import own_bounds
+from assay.scoring.declarations import Metric
 from assay.scoring.metrics.convention import (
     Compute,
     MetricCall,
@@ -27,8 +27,9 @@ from assay.scoring.metrics.convention import (
 from assay.scoring.metrics.registry import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.structured import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
-from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
+from assay.scoring.results import CHOICE, GENERATE, BoundMetric, GenResult, Result
 from assay.scoring.scorer import Scorer
+from assay.signatures import Accepted, accepted, names_only
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats
 from assay.statistics.influence import Bounds, read_bounds
 from assay.tasks.runnable import AggregationOrFunction
@@ -42,7 +43,7 @@ class _Meaning(NamedTuple):
     """The meaning of a name or a function in a metric_list: a metric of ours, or a function of the user's."""
 
     name: str
-    declared: DeclaredMetric | None
+    declared: Metric | None
     function: UserFunction | None
 
 
@@ -71,7 +72,7 @@ class MetricBinder:
         self.repeats = repeats
         self.of_text = of_text
 
-    def bind(self, configs: Sequence[MetricConfig] | None, *, processed: bool) -> list[Metric]:
+    def bind(self, configs: Sequence[MetricConfig] | None, *, processed: bool) -> list[BoundMetric]:
         """The metrics; `processed` means that a function of the task computes the values, and only the rest is needed.
 
         What is wrong with any of them is raised together.
@@ -82,14 +83,14 @@ class MetricBinder:
             check_each(lambda entry: self._metric(entry[1], entry[0], processed=processed), enumerate(configs))
         )
 
-    def _default(self, name: str) -> Metric:
+    def _default(self, name: str) -> BoundMetric:
         declared = METRICS[name]
         compute = self._compute(name, declared, {}, 0)
-        return Metric(
+        return BoundMetric(
             name, compute, declared.aggregation, declared.higher_is_better, MetricReductions(), bounds=declared.bounds
         )
 
-    def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
+    def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> BoundMetric:
         named = config.name if isinstance(config.name, str) else function_name(config.name)
         row = config.row if config.row is not None else named
         if config.row is not None and processed:
@@ -120,7 +121,7 @@ class MetricBinder:
             self._refuse_reductions(named, known, reductions, number)
             aggregation, reductions = over_repeats(known, self.repeats), replace(reductions, plain=by_repeat)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
-        return Metric(
+        return BoundMetric(
             row,
             bound.compute,
             aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation,
@@ -133,12 +134,12 @@ class MetricBinder:
             bounds=bounds,
         )
 
-    def _is_parallel(self, declared: DeclaredMetric | None, named: str) -> bool:
+    def _is_parallel(self, declared: Metric | None, named: str) -> bool:
         """Whether the scores of a metric may be computed elsewhere, from references and answers alone."""
         called_by_lm_eval = named in METRICS.added and self.dialect.calls_metrics_as_lm_eval
         return declared is not None and declared.parallel and self.output_type == GENERATE and not called_by_lm_eval
 
-    def _bounds(self, config: MetricConfig, declared: DeclaredMetric | None, number: int) -> Bounds | None:
+    def _bounds(self, config: MetricConfig, declared: Metric | None, number: int) -> Bounds | None:
         """The least and the greatest score: as the file says, else as the metric was declared."""
         if config.bounds is not None:
             try:
@@ -146,7 +147,7 @@ class MetricBinder:
             except ValueError as error:
                 raise self._problem(number, "bounds", str(error), "write two numbers, the lesser first") from None
         registered = declared or self._registered(config)
-        return registered.bounds if isinstance(registered, DeclaredMetric) else None
+        return registered.bounds if isinstance(registered, Metric) else None
 
     def _refuse_reductions(
         self, named: str, aggregation: AggregationOrFunction, reductions: MetricReductions, number: int
@@ -182,14 +183,14 @@ class MetricBinder:
             bound = _Computation(self._compute(named, declared, kwargs, number))
         return bound if config.hf_evaluate else bound._replace(gives=self._names(declared, config.kwargs, number))
 
-    def _better(self, config: MetricConfig, named: str, declared: DeclaredMetric | None) -> bool | None:
+    def _better(self, config: MetricConfig, named: str, declared: Metric | None) -> bool | None:
         """Whether more is better: as the file says, else as the metric was declared or registered."""
         if config.higher_is_better is not None:
             return config.higher_is_better
         known = declared or self._registered(config) or self.helpers.metrics.get(named)
         return known.higher_is_better if known is not None else None
 
-    def _registered(self, config: MetricConfig) -> DeclaredMetric | RegisteredMetric | None:
+    def _registered(self, config: MetricConfig) -> Metric | RegisteredMetric | None:
         """The registration of a function that a file names."""
         function: object = config.name
         if isinstance(function, str):
@@ -198,7 +199,7 @@ class MetricBinder:
         by_name = next((each for each in added if function in each.functions.values()), None)
         return by_name or next((each for each in self.helpers.metrics.values() if each.function is function), None)
 
-    def _declared(self, config: MetricConfig, *, processed: bool) -> DeclaredMetric | None:
+    def _declared(self, config: MetricConfig, *, processed: bool) -> Metric | None:
         """The metric that a name means. A name that lm-eval does not have belongs to the task's own code first."""
         name = config.name
         if not isinstance(name, str) or name in LM_EVAL_METRICS or processed or name in self.helpers.metrics:
@@ -210,7 +211,7 @@ class MetricBinder:
             return ALONE[str(name)]
         return declared
 
-    def _names(self, declared: DeclaredMetric | None, kwargs: YAMLMapping, number: int) -> Sequence[str] | None:
+    def _names(self, declared: Metric | None, kwargs: YAMLMapping, number: int) -> Sequence[str] | None:
         if declared is None or declared.gives is None:
             return ()
         try:
@@ -221,9 +222,7 @@ class MetricBinder:
     def _from_hub(self, config: MetricConfig) -> bool:
         return config.hf_evaluate and self.output_type == GENERATE
 
-    def _function(
-        self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
-    ) -> UserFunction | None:
+    def _function(self, config: MetricConfig, named: str, declared: Metric | None, number: int) -> UserFunction | None:
         """The user's function that a metric is; None where it is one of ours, or passes on what it gets."""
         own = config.name if isinstance(config.fn, NamedMetric) else config.fn
         if callable(own):
@@ -244,11 +243,11 @@ class MetricBinder:
         raise self._problem(number, "metric", f"no metric named {named!r}", did_you_mean(named, fitting))
 
     @staticmethod
-    def _is_passed_through(config: MetricConfig, declared: DeclaredMetric) -> bool:
+    def _is_passed_through(config: MetricConfig, declared: Metric) -> bool:
         aggregation = config.aggregation or declared.aggregation
         return not config.hf_evaluate and (callable(aggregation) or aggregation in OF_PAIRS)
 
-    def _compute(self, name: str, declared: DeclaredMetric, kwargs: YAMLMapping, number: int) -> Compute:
+    def _compute(self, name: str, declared: Metric, kwargs: YAMLMapping, number: int) -> Compute:
         function = declared.functions[self.output_type]
         self._check_means(name, declared, number)
         takes = accepted(function, 2 if self.output_type == GENERATE else 1)
@@ -269,7 +268,7 @@ class MetricBinder:
                 raise self._problem(number, "metric", f"metric {name!r}: {error}", "correct its parameters") from None
         return partial(function, **used) if used else function
 
-    def _check_means(self, name: str, declared: DeclaredMetric, number: int) -> None:
+    def _check_means(self, name: str, declared: Metric, number: int) -> None:
         """Refuse a metric whose library is not installed, or that cannot work on this machine."""
         _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
         obstacle = declared.obstacle() if declared.obstacle is not None else None
@@ -331,7 +330,7 @@ class MetricBinder:
         return _Computation(of_choice(compute) if self.output_type == CHOICE else compute, sees_references=in_order)
 
     def _aggregation(
-        self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
+        self, config: MetricConfig, named: str, declared: Metric | None, number: int
     ) -> AggregationOrFunction:
         aggregation_named: object = config.aggregation
         registered = self._registered(config)
@@ -350,6 +349,8 @@ class MetricBinder:
                 fix = "add `aggregation: mean`"
                 raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
             aggregation_named = declared.aggregation
+        if aggregation_named == "median" and self.dialect.takes_upper_median:
+            aggregation_named = "median_high"
         if aggregation_named not in AGGREGATIONS:
             what = f"no aggregation named {aggregation_named!r}"
             raise self._problem(number, "aggregation", what, did_you_mean(str(aggregation_named), AGGREGATIONS.names()))
@@ -416,7 +417,7 @@ def _renamed(bound: _Computation, row: str) -> _Computation:
     return bound._replace(compute=lambda result: renamed(bound.compute(result)), gives=gives)
 
 
-def _distinct(metrics: list[Metric]) -> list[Metric]:
+def _distinct(metrics: list[BoundMetric]) -> list[BoundMetric]:
     """Metrics whose added rows have different names: where two would share one, it names the metric, too."""
     taken = Counter(row for metric in metrics for row in metric.reductions.added)
     taken.update(metric.name for metric in metrics)
@@ -442,7 +443,7 @@ def _passed_through(result: GenResult) -> MetricValue:
     return pair(result.references, result.answer)
 
 
-def check_reference_order(metrics: Iterable[Metric], results: Callable[[], Iterable[GenResult]]) -> None:
+def check_reference_order(metrics: Iterable[BoundMetric], results: Callable[[], Iterable[GenResult]]) -> None:
     """Refuse metrics that are given all references and whose value depends on the order of these."""
     problems = {}
     for metric in metrics:

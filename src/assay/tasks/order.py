@@ -90,7 +90,7 @@ def _draws(runs: Sequence[TaskRun]) -> list[Draw]:
     draws: dict[tuple[str, object], Draw] = {}
     for run in runs:
         runnable = run.runnable
-        column, source = runnable.cluster_column, runnable.source or runnable.task.name
+        column, source = runnable.facts.cluster_column, runnable.facts.source or runnable.task.name
         for sample in run.samples():
             cluster = sample.doc.get(column) if column is not None else None
             draws.setdefault((source, sample.doc_id if cluster is None else repr(cluster)), []).append((run, sample))

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from inspect import signature
 
 from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
@@ -14,6 +13,7 @@ from assay.models.protocol import AnyModel
 from assay.models.reasoning import template_thinks
 from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
 from assay.scoring.metrics.registry import METRICS
+from assay.signatures import argument_names
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Resolve
 from assay.tasks.task import Task, set_group_rules
@@ -50,7 +50,7 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
     """Refuse tasks that need what the model cannot do, all of them at once."""
     problems = []
     for task in tasks:
-        for need in sorted(task.needs):
+        for need in sorted(task.needs()):
             if not getattr(model.can, need):
                 what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
                 what += model.can.why_not(need)
@@ -74,12 +74,12 @@ def check_over_length(model: AnyModel, over_length: str) -> None:
 
 def warn_thinking(tasks: Sequence[Runnable], model: AnyModel) -> None:
     """Warn of tasks whose token limit may end before a model that thinks has answered."""
-    known = {task.task.name: token_limit(task) for task in tasks if "generate" in task.needs}
+    known = {task.task.name: token_limit(task) for task in tasks if "generate" in task.needs()}
     small = {name: limit for name, limit in known.items() if limit is not None and limit <= SMALL_LIMIT}
     if small:
         name, limit = min(small.items(), key=lambda each: each[1])
         which = f"task {name!r}" if len(small) == 1 else f"{len(small)} tasks, such as {name!r},"
-        takes = "enable_thinking" in signature(type(model).__init__).parameters
+        takes = "enable_thinking" in argument_names(type(model).__init__)
         logging.getLogger("assay").warning(
             "the model thinks before it answers, and %s may end before the answer, with a limit of %d tokens: give --gen_kwargs"
             " max_gen_toks=4096 or more%s",
@@ -110,8 +110,8 @@ def check_template(model: AnyModel, tasks: Sequence[Runnable]) -> None:
 def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:
     """Refuse models of roles that cannot do what a task needs of them."""
     for task in tasks:
-        for role, needs in task.role_needs().items():
-            for need in sorted(needs):
+        for role in task.facts.models:
+            for need in sorted(task.needs(role)):
                 if not getattr(models[role].can, need):
                     what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
                     what += f", and {models[role].name!r} cannot{models[role].can.why_not(need)}"
@@ -120,7 +120,7 @@ def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> No
 
 def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], resolve: Resolve, dialect: Dialect) -> None:
     """Give every group what computes its numbers, and refuse what cannot be computed; all problems at once."""
-    known = {task.task.name: MemberAnswers(task.rows(), task.answers(), task.repeats) for task in tasks}
+    known = {task.task.name: MemberAnswers(task.facts.rows, task.facts.answers, task.facts.repeats) for task in tasks}
     problems: list[Problem] = []
     for group in groups:
         set_group_rules(group, dialect)

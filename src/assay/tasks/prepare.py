@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assay.config.option import MAX_REPEATS, YAMLMapping, YAMLValue
+from assay.config.option import MAX_REPEATS, YAMLMapping
 from assay.config.task import TaskConfig, generation_types
 from assay.errors import ConfigError, Problem, did_you_mean, run_checks
 from assay.records import (
@@ -40,14 +40,12 @@ from assay.scoring.results import (
     GENERATE,
     LIKELIHOOD,
     ROLLING,
+    BoundMetric,
     GenResult,
-    Metric,
-    ModelRoles,
     ScoreRules,
     calls_without_text,
     grouped,
 )
-from assay.scoring.scorer import Scorer
 from assay.scoring.scorer_models import models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, within
 from assay.statistics.evidence import Estimate
@@ -73,7 +71,7 @@ from assay.tasks.prompt_checks import (
     misfit_functions,
     unaskable,
 )
-from assay.tasks.runnable import AggregationOrFunction, Estimator
+from assay.tasks.runnable import UNDER_TEST, AggregationOrFunction, Estimator, TaskFacts
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, Settings, generation_params, preserved_random, resolved
 from assay.tasks.task import Task, task_dialect
@@ -255,45 +253,42 @@ class PreparedTask:
         self._check_scores()
 
     @cached_property
-    def original(self) -> int:
-        return len(self.docs)
+    def facts(self) -> TaskFacts:
+        size, original = self._counts()
+        return TaskFacts(
+            size=size,
+            original=original,
+            version=(self.config.metadata or {}).get("version", "Yaml"),
+            source=self.source,
+            fingerprint=self.fingerprint,
+            repeats=self.config.repeats,
+            num_fewshot=self.config.num_fewshot or 0,
+            multiple_targets=self.scoring.reading.multiple_targets,
+            cluster_column=self.task.config.cluster_by,
+            models=models_of(scorer.models() for _, scorer in self.scoring.pipelines),
+            scorers=[each for _, scorer in self.scoring.pipelines for each in (scorer, *scorer.members)],
+            rows=known_rows(self.scoring),
+            listed_rows=self.scoring.listed_rows,
+            answers=answers_left(self.scoring, self.config),
+            remarks=self._unscored_repeats(),
+            copies=self._copies(),
+        )
 
-    @cached_property
-    def size(self) -> int:
-        return count(self.docs, self.task.name, self.settings)
-
-    @property
-    def cluster_column(self) -> str | None:
-        return self.task.config.cluster_by
-
-    @property
-    def keeps_records(self) -> bool:
-        return False
+    def _counts(self) -> tuple[int, int]:
+        """Return the number of documents that are evaluated, and of all."""
+        return count(self.docs, self.task.name, self.settings), len(self.docs)
 
     @property
     def is_batch(self) -> bool:
         return self.scoring.waits
 
-    @property
-    def repeats(self) -> int:
-        return self.config.repeats
+    def needs(self, role: str = UNDER_TEST) -> frozenset[str]:
+        return self._needs if role == UNDER_TEST else frozenset()
 
-    @property
-    def num_fewshot(self) -> int:
-        return self.config.num_fewshot or 0
-
-    @property
-    def version(self) -> YAMLValue:
-        return (self.config.metadata or {}).get("version", "Yaml")
-
-    @property
-    def needs(self) -> frozenset[str]:
+    @cached_property
+    def _needs(self) -> frozenset[str]:
         chat = {"chat"} if self.settings.chat.template is not None else set()
         return frozenset({KINDS[self.config.output_type], *chat})
-
-    @property
-    def multiple_targets(self) -> bool:
-        return self.scoring.reading.multiple_targets
 
     def samples(self) -> Iterator[Sample]:
         """Yield the samples. Examples are drawn for all documents, also for those of other shards and those that are not
@@ -384,15 +379,6 @@ class PreparedTask:
             return ask(sample.requests)
         return ask_about(sample.requests, lambda responses: self.scoring.verdict_plan(self.document(sample, responses)))
 
-    def models(self) -> ModelRoles:
-        return models_of(scorer.models() for _, scorer in self.scoring.pipelines)
-
-    def role_needs(self) -> Mapping[str, frozenset[str]]:
-        return {}
-
-    def scorers(self) -> Sequence[Scorer]:
-        return [each for _, scorer in self.scoring.pipelines for each in (scorer, *scorer.members)]
-
     def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample:
         own, verdicts = responses[: len(sample.requests)], responses[len(sample.requests) :]
         return AnsweredSample(
@@ -417,11 +403,7 @@ class PreparedTask:
     def parents(self) -> Mapping[str, str]:
         return self.scoring.parents
 
-    @property
-    def listed_rows(self) -> Sequence[ScoreKey]:
-        return self.scoring.listed_rows
-
-    def _metrics(self) -> Iterator[Metric]:
+    def _metrics(self) -> Iterator[BoundMetric]:
         return iter(self.scoring.metrics)
 
     def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
@@ -454,28 +436,28 @@ class PreparedTask:
 
         self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, self.dialect, takes_nan))
 
-    def rows(self) -> frozenset[ScoreKey] | None:
-        return known_rows(self.scoring)
-
-    def answers(self) -> Mapping[str, int]:
-        return answers_left(self.scoring, self.config)
-
-    def remarks(self, *, differ: bool) -> Sequence[str]:
-        """Which repeats are not scored, and whether they are copies of one answer."""
-        if self.repeats < 2 or self.settings.run.predict_only:
-            return ()
+    def _unscored_repeats(self) -> list[str]:
+        """Return sentences about filters that leave repeats out."""
+        repeats = self.config.repeats
+        if repeats < 2 or self.settings.run.predict_only:
+            return []
         filters = [each for each, _ in self.scoring.pipelines if isinstance(each, Pipeline)]
         selected = [(each.name, *each.selects) for each in filters if each.selects is not None]
-        remarks = [
-            f"{self.repeats - kept} of {self.repeats} answers are not scored: {step}"
+        return [
+            f"{repeats - kept} of {repeats} answers are not scored: {step}"
             + (f" of filter {name}" if len(filters) > 1 else "")
             for name, step, kept in selected
-            if kept < self.repeats
+            if kept < repeats
         ]
-        sampled = self.config.output_type == GENERATE and Generate("", self.config.generation_kwargs or {}).is_sampled
-        if not sampled and not differ:
-            remarks.append(f"the {self.repeats} answers are copies: nothing is sampled (set do_sample and temperature)")
-        return remarks
+
+    def _copies(self) -> str:
+        """Return the sentence about repeats that are equal because nothing is sampled."""
+        is_sampled = (
+            self.config.output_type == GENERATE and Generate("", self.config.generation_kwargs or {}).is_sampled
+        )
+        if is_sampled or self.config.repeats < 2 or self.settings.run.predict_only:
+            return ""
+        return f"the {self.config.repeats} answers are copies: nothing is sampled (set do_sample and temperature)"
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         scorers = [scorer.declared_better() for _, scorer in self.scoring.pipelines]
@@ -501,8 +483,8 @@ class PreparedTask:
         """Return the task's settings as this run uses them, without absent ones."""
         values = dict(self.task.fields) or {"task": self.task.name}
         described = {
-            "num_fewshot": self.num_fewshot,
-            "repeats": self.repeats,
+            "num_fewshot": self.config.num_fewshot or 0,
+            "repeats": self.config.repeats,
             "generation_kwargs": self.config.generation_kwargs,
         }
         return {**values, **{key: value for key, value in described.items() if value is not None}}
@@ -560,7 +542,7 @@ class PreparedTask:
 
     def _several_references(self) -> Iterator[GenResult]:
         """Results of the first documents with several references, each with the first and the last as answer."""
-        if self.config.output_type != GENERATE or not self.multiple_targets:
+        if self.config.output_type != GENERATE or not self.scoring.reading.multiple_targets:
             return
         tried = 0
         for number, doc in enumerate(islice(self.docs, SEARCHED)):
@@ -575,7 +557,7 @@ class PreparedTask:
                 yield from (each for each in results if isinstance(each, GenResult))
 
 
-def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> AggregationOrFunction | None:
+def _aggregation_of(metric: str, metrics: Sequence[BoundMetric]) -> AggregationOrFunction | None:
     """The aggregation that the metrics of a filter have for one of them."""
     aggregation = next((each.aggregation for each in metrics if each.name == metric), None)
     return AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation

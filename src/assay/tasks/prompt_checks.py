@@ -4,7 +4,6 @@ A text without markup is a column where the data has one of that name, and else 
 and nothing at all are texts that tasks mean; a lone word is nearly always the name of a column.
 """
 
-import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,12 +18,12 @@ from assay.config.task import TaskConfig
 from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, nearest, placed_error
 from assay.records import Function, Sample
-from assay.registry import read_signature
 from assay.samples.data import Split, columns_of
 from assay.samples.fewshot import TooFewExamples
 from assay.samples.prompt import InvalidTemplate, RenderError, Row, UndefinedVariable, is_template, template
 from assay.samples.variables import required_variables
 from assay.scoring.results import ResultBuilder
+from assay.signatures import can_take, is_async
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task, task_dialect
 
@@ -218,14 +217,10 @@ def misfit_functions(task: Task, config: TaskConfig) -> list[Problem]:
 def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> Slip | None:
     name = getattr(function, "__name__", type(function).__name__)
     shape = f"`def {name}({', '.join(arguments)})`"
-    if inspect.iscoroutinefunction(function):
+    if is_async(function):
         return f"{name!r} is async, and nothing awaits it", f"write {shape}"
-    try:
-        read_signature(function).bind(*arguments)
-    except TypeError:
+    if not can_take(function, len(arguments)):
         return f"{name!r} cannot be called with {len(arguments)} arguments ({', '.join(arguments)})", f"write {shape}"
-    except ValueError:  # a function of C without a signature
-        return None
     return None
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from assay.records import Document, Generate, Loglikelihood, Request, Rolling, Sample
@@ -14,9 +13,9 @@ from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task, task_dialect
 
 
-class TaskFacts(NamedTuple):
-    """Facts of a task's run. `first` is a document, where targets must be made again from documents; `columns` are those of
-    the documents, where scorers ask about the question."""
+class StoredTask(NamedTuple):
+    """What an earlier run stored of a task. `first` is a document, where targets must be made again from documents; `columns`
+    are those of the documents, where scorers ask about the question."""
 
     size: int
     original: int
@@ -36,19 +35,14 @@ RequestArguments = Sequence[Any]
 class RescoredTask(PreparedTask):
     """A task whose documents were asked about in an earlier run."""
 
-    facts: TaskFacts = TaskFacts(0, 0)
+    stored: StoredTask = StoredTask(0, 0)
 
-    @cached_property
-    def original(self) -> int:
-        return self.facts.original
-
-    @cached_property
-    def size(self) -> int:
-        return self.facts.size
+    def _counts(self) -> tuple[int, int]:
+        return self.stored.size, self.stored.original
 
     def asked(self, doc_id: int, doc: Document, arguments: Sequence[RequestArguments]) -> Sample:
         """A sample from its document and the arguments of its requests: choices and right answer are made again."""
-        requests = [self._request(each, repeat) for each in arguments for repeat in range(self.repeats)]
+        requests = [self._request(each, repeat) for each in arguments for repeat in range(self.config.repeats)]
         try:
             target = self.prompter.target(doc)
             gold = self.prompter.text(doc) if self.prompter.multiple_inputs else target
@@ -62,16 +56,16 @@ class RescoredTask(PreparedTask):
         return Rolling(arguments[0]) if self.config.output_type == ROLLING else Loglikelihood(*arguments[:2])
 
 
-def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, facts: TaskFacts) -> RescoredTask:
+def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, stored: StoredTask) -> RescoredTask:
     """The task, ready to score what was answered. What its file says wrongly is a ConfigError."""
     config = with_settings(resolved(task.config, helpers.resolve), settings)
-    shots = facts.num_fewshot if facts.num_fewshot is not None else config.num_fewshot
-    config = replace(config, repeats=facts.repeats, num_fewshot=shots)
-    prompter = Prompter(config, tuple(facts.first or facts.columns), dialect=task_dialect(task, settings.run.compat))
-    multiple = facts.multiple_targets or config.multiple_targets
-    if facts.first is not None:
-        prompter.multiple_inputs = has_multiple_inputs(config, prompter, facts.first)
-        multiple = multiple or isinstance(prompter.target(facts.first), list)
+    shots = stored.num_fewshot if stored.num_fewshot is not None else config.num_fewshot
+    config = replace(config, repeats=stored.repeats, num_fewshot=shots)
+    prompter = Prompter(config, tuple(stored.first or stored.columns), dialect=task_dialect(task, settings.run.compat))
+    multiple = stored.multiple_targets or config.multiple_targets
+    if stored.first is not None:
+        prompter.multiple_inputs = has_multiple_inputs(config, prompter, stored.first)
+        multiple = multiple or isinstance(prompter.target(stored.first), list)
     scored = scoring(task, config, settings, helpers)
     scored = replace(scored, reading=scored.reading.but(multiple_targets=multiple))
-    return RescoredTask(task, config, settings, (), prompter, scored, source=facts.source, facts=facts)
+    return RescoredTask(task, config, settings, (), prompter, scored, source=stored.source, stored=stored)

@@ -92,7 +92,7 @@ class TaskRun:
         while self._next in self._waiting:
             self._take(*self._waiting.pop(self._next))
             self._next += 1
-        if self._next == self.runnable.size:
+        if self._next == self.runnable.facts.size:
             self.finish()
 
     def finish(self) -> None:
@@ -145,7 +145,7 @@ class TaskRun:
         self, sample: Sample, responses: Sequence[Response], details: ResponseDetails, *, has_failure: bool
     ) -> None:
         document = self.runnable.document(sample, responses)
-        if self.runnable.repeats > 1 and not self.differ:
+        if self.runnable.facts.repeats > 1 and not self.differ:
             self.differ = any(each != repeats[0] for repeats in document.responses for each in repeats)
         if self.runnable.is_batch:
             self._together.append((document, details, ""))
@@ -160,11 +160,13 @@ class TaskRun:
         """Score the first documents of a task whose filters must see all of them, to find out early that its code fails."""
         if self.on_document is None or self._is_tried or len(self._together) < FIRST_REQUESTS:
             return
-        if any(scorer.parallel for scorer in self.runnable.scorers()):  # slow by declaration: nothing is scored twice
+        if any(
+            scorer.parallel for scorer in self.runnable.facts.scorers
+        ):  # slow by declaration: nothing is scored twice
             self._is_tried = True
             return
         first = [document for document, _, failure in self._together if not failure]
-        if len(first) < FIRST_REQUESTS or len(self._together) == self.runnable.size:
+        if len(first) < FIRST_REQUESTS or len(self._together) == self.runnable.facts.size:
             return
         self._is_tried = True
         with preserved_random():
@@ -190,7 +192,7 @@ class TaskRun:
         if isinstance(scores, Failed):
             self._fail(document.sample, scores.reason, document.responses, details)
             return
-        column = self.runnable.cluster_column
+        column = self.runnable.facts.cluster_column
         if column is not None:
             self.board.put_together(document.sample.doc_id, document.sample.doc.get(column))
         if document.sample.doc_id in self._bounded:
@@ -202,7 +204,9 @@ class TaskRun:
                 if mark in marks:
                     self.board.noticed[f"{MARKS[mark]} by filter {filtered.filter}"] += 1
         reason = self.board.fail_rows(scores)
-        self._put(SampleRecord(document.sample, document.responses, scores, self.runnable.repeats, reason, details))
+        self._put(
+            SampleRecord(document.sample, document.responses, scores, self.runnable.facts.repeats, reason, details)
+        )
 
     def _put(self, kept: SampleRecord) -> None:
         """Hand a sample that is done over, with what is worth a look about it."""
@@ -238,7 +242,7 @@ class TaskRun:
         self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), details: ResponseDetails = None
     ) -> None:
         self.board.fail(reason)
-        self._put(SampleRecord(sample, responses, (), self.runnable.repeats, reason, details))
+        self._put(SampleRecord(sample, responses, (), self.runnable.facts.repeats, reason, details))
 
 
 def _kinds_of_text(text: Text) -> set[str]:
@@ -300,7 +304,7 @@ def plans_of(runs: Sequence[TaskRun], early: Sequence[TaskRun] = ()) -> Iterator
 
 def starter(run: TaskRun) -> Callable[[int, Sample], Started]:
     """A function that starts the plan of a task's n-th sample."""
-    plan, name, is_kept = run.runnable.plan, run.runnable.task.name, run.runnable.keeps_records
+    plan, name, is_kept = run.runnable.plan, run.runnable.task.name, run.runnable.facts.keeps_records
     encoded = name.encode()
 
     def start(number: int, sample: Sample) -> Started:

@@ -1,6 +1,7 @@
 """The protocol of a task during a run: documents, samples, scores."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,10 +15,49 @@ from assay.statistics.aggregations import Aggregation
 from assay.statistics.evidence import Estimate
 from assay.tasks.task import Task
 
+UNDER_TEST = "model"
+"""The role of the model under test."""
 AggregationOrFunction = Aggregation | Callable[..., Any]
 """Combines the values of samples: one of assay's, or a function of the user."""
 Estimator = Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
 """Estimates a number with its error from an aggregation, its values, and the documents that they belong to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFacts:
+    """Facts of a task that is bound to its data: they stay the same during a run."""
+
+    size: int
+    """Number of documents that are evaluated."""
+    original: int
+    """Number of documents that there are, evaluated or not."""
+    version: YAMLValue
+    source: str = ""
+    """A name for the evaluated documents: tasks of one source share those with one number."""
+    fingerprint: str = ""
+    """Changes when the data does."""
+    repeats: int = 1
+    num_fewshot: int = 0
+    multiple_targets: bool = False
+    """Whether a list of targets means several right answers."""
+    cluster_column: str | None = None
+    """The column by whose values documents are put together: those with the same are one draw."""
+    keeps_records: bool = False
+    """Whether its plans run tools or lambdas of users, so that those that ended are journaled and not driven again."""
+    models: ModelRoles = field(default_factory=dict)
+    """Further models that it asks, by role."""
+    scorers: Sequence[Scorer] = ()
+    """The scorers of its answers."""
+    rows: frozenset[ScoreKey] | None = frozenset()
+    """The rows its results will have; None where only user code knows."""
+    listed_rows: Sequence[ScoreKey] = ()
+    """The rows that results list even if every document fails."""
+    answers: Mapping[str, int] = field(default_factory=dict)
+    """By filter how many answers to a document it leaves, where that is known before the run."""
+    remarks: Sequence[str] = ()
+    """Sentences about its numbers for below the table."""
+    copies: str = ""
+    """The sentence for below the table where no two answers to one request differed."""
 
 
 class Runnable(Protocol):
@@ -26,57 +66,17 @@ class Runnable(Protocol):
     @property
     def task(self) -> Task: ...
     @property
-    def original(self) -> int:
-        """How many documents there are, evaluated or not."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many of them are evaluated."""
-        ...
-
+    def facts(self) -> TaskFacts: ...
     @property
     def is_batch(self) -> bool:
-        """Whether its documents can only be scored all together."""
+        """Whether its documents can only be scored all together: by their filters, or since processes score them."""
         ...
 
-    @property
-    def cluster_column(self) -> str | None:
-        """The column by whose values documents are put together: those with the same are one draw."""
-        ...
+    def needs(self, role: str = UNDER_TEST) -> frozenset[str]:
+        """Return the kinds of request it makes to the model of a role: generate, loglikelihood, rolling, chat, tools.
 
-    @property
-    def keeps_records(self) -> bool:
-        """Whether its plans run tools or lambdas of users, so that those that ended are journaled and not driven again."""
-        ...
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """The kinds of request it makes: generate, loglikelihood, rolling, chat."""
-        ...
-
-    @property
-    def repeats(self) -> int: ...
-
-    @property
-    def num_fewshot(self) -> int: ...
-
-    @property
-    def version(self) -> YAMLValue: ...
-
-    @property
-    def multiple_targets(self) -> bool:
-        """Whether a list of targets means several right answers."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes when the data does."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """A name for the evaluated documents: tasks of one source share those with one number."""
+        Of the models that scorers ask, this is not known before the run. Samples may have to be built to find out.
+        """
         ...
 
     def samples(self) -> Iterator[Sample]:
@@ -85,18 +85,6 @@ class Runnable(Protocol):
 
     def plan(self, sample: Sample) -> Plan:
         """Return the plan of a sample, which yields its requests step by step."""
-        ...
-
-    def models(self) -> ModelRoles:
-        """Further models that its scorers ask, by role."""
-        ...
-
-    def role_needs(self) -> Mapping[str, frozenset[str]]:
-        """The kinds of request it makes to the models of further roles, where that is known before the run."""
-        ...
-
-    def scorers(self) -> Sequence[Scorer]:
-        """Return the scorers of its answers."""
         ...
 
     def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample: ...
@@ -110,23 +98,6 @@ class Runnable(Protocol):
     @property
     def parents(self) -> Mapping[str, str]:
         """Of values that came in a mapping, the metric that gave them. Known when documents have been scored."""
-        ...
-
-    @property
-    def listed_rows(self) -> Sequence[ScoreKey]:
-        """The rows that results list even if every document fails."""
-        ...
-
-    def rows(self) -> frozenset[ScoreKey] | None:
-        """The rows its results will have; None where only user code knows."""
-        ...
-
-    def remarks(self, *, differ: bool) -> Sequence[str]:
-        """Sentences about its numbers for below the table; `differ` says whether answers to one request ever differed."""
-        ...
-
-    def answers(self) -> Mapping[str, int]:
-        """By filter how many answers to a document it leaves, where that is known before the run."""
         ...
 
     def higher_is_better(self) -> Mapping[str, bool | None]: ...

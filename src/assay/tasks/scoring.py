@@ -24,9 +24,9 @@ from assay.scoring.results import (
     GENERATE,
     LIKELIHOOD,
     ROLLING,
+    BoundMetric,
     LLResult,
     MCResult,
-    Metric,
     Result,
     ResultBuilder,
 )
@@ -54,7 +54,7 @@ class BoundFilter(NamedTuple):
     name: str
     at: Place
     scorer: Scorer
-    metrics: Sequence[Metric]
+    metrics: Sequence[BoundMetric]
     place: Callable[..., Place]
     scorer_at: Place
 
@@ -101,7 +101,7 @@ def _is_arithmetic(output_type: str, pipelines: Sequence[tuple[Pipeline, Scorer]
     )
 
 
-def _is_own(metric: Metric, output_type: str) -> bool:
+def _is_own(metric: BoundMetric, output_type: str) -> bool:
     """Whether a metric is one of ours as it is, without parameters and reductions."""
     name = metric.of or metric.name
     is_ours = name in METRICS and name not in METRICS.added
@@ -367,7 +367,7 @@ def bind_by_itself(scorer: Scorer, filter_name: str) -> None:
     elif declared == [None]:
         raise TypeError(f"{type(scorer).__name__} has no metrics: hand it the configuration of a task")
     chosen: Any = next((each for each in declared if each is not None), None)
-    if chosen is None or not all(isinstance(each, Metric) for each in chosen):
+    if chosen is None or not all(isinstance(each, BoundMetric) for each in chosen):
         binder = MetricBinder(
             config.output_type if config is not None else scorer.output_types[0],
             lambda *steps: Place(f"scorer {scorer.name!r}, metric_list{list(steps)}"),
@@ -378,7 +378,7 @@ def bind_by_itself(scorer: Scorer, filter_name: str) -> None:
     scorer.bind_alone(filter_name, chosen)
 
 
-def bind_chosen(scorer: Scorer, metric: MetricConfig) -> Metric:
+def bind_chosen(scorer: Scorer, metric: MetricConfig) -> BoundMetric:
     """A metric that a scorer of the user's chooses itself, in its `get_metrics`."""
     output_type = scorer.config.output_type if scorer.config is not None else scorer.output_types[0]
     place = Place(f"get_metrics of scorer {scorer.name!r}")
@@ -391,7 +391,7 @@ def bind_chosen(scorer: Scorer, metric: MetricConfig) -> Metric:
 def metric_function(config: MetricConfig) -> Callable[..., Any]:
     """The function of an entry of metric_list: of a result, or of `references` and `predictions`."""
     plain = resolved(replace(config, reduction=None), ALONE.resolve)
-    bound: dict[str, Metric] = {}
+    bound: dict[str, BoundMetric] = {}
 
     def function(result: Any = None, **arguments: Any) -> Any:
         kind = next((kind for kind, each in OF_RESULT.items() if isinstance(result, each)), GENERATE)
@@ -494,7 +494,7 @@ def check_rows(filters: Sequence[BoundFilter], dialect: Dialect) -> None:
         raise ConfigError(problems)
 
 
-def last_of_each(metrics: Iterable[Metric]) -> list[Metric]:
+def last_of_each(metrics: Iterable[BoundMetric]) -> list[BoundMetric]:
     """Metrics of different names: of two with one name the later, as in lm-eval."""
     return list({metric.name: metric for metric in metrics}.values())
 

@@ -16,7 +16,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
 from assay.groups.group import TaskT
 from assay.records import Function, MetricValue
-from assay.scoring.results import Instance, Metric, StepInput, sort_instances
+from assay.scoring.results import BoundMetric, Instance, StepInput, sort_instances
 
 if TYPE_CHECKING:
     from assay.config.task import FilterConfig
@@ -126,7 +126,7 @@ class Task:
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> StepInput:
         return self._scorer._create_result(instances, filter_name)
 
-    def _compute_metric(self, result: StepInput, metric: Metric) -> MetricValue:
+    def _compute_metric(self, result: StepInput, metric: BoundMetric) -> MetricValue:
         return self._scorer._compute_metric(result, metric)
 
     @classmethod

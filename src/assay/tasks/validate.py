@@ -21,7 +21,6 @@ from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerCo
 from assay.errors import ConfigError, Place, Problem, did_you_mean, run_checks, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
 from assay.records import Function, UserValue
-from assay.registry import Accepted, accepted
 from assay.samples.data import FILE_READERS, Split, columns_of, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
@@ -33,6 +32,7 @@ from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS
 from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.scoring.scorer_models import models_of
+from assay.signatures import Accepted, accepted
 from assay.tasks.documents import evaluated_docs, open_splits
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of

@@ -6,7 +6,6 @@ shared by all choices of a question.
 """
 
 import hashlib
-import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -24,6 +23,7 @@ from assay.models.protocol import Answered, Can
 from assay.models.reasoning import START, Draft
 from assay.models.tokenizer import stops_of
 from assay.records import LIMITS, Failed, Generate, Loglikelihood, Request, Response, Rolling, Usage, limit_of
+from assay.signatures import argument_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -284,7 +284,7 @@ class VLLM(TokenizedModel):
         self._tokenizer_options = (add_bos_token, prefix_token_id, think_end_token, max_gen_toks)
         self._engine = start_engine(library, str(self.folder), self._engine_args)
         self._sampling, self._errors = library.sampling, library.errors
-        self._known = frozenset(inspect.signature(self._sampling).parameters)
+        self._known = argument_names(self._sampling)
         self.max_length: int | None = int(self._engine.llm_engine.model_config.max_model_len)
 
     @classmethod

@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from assay.records import Answer, UserValue
-from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, MCResult, Reference, References
+from assay.scoring.declarations import Metric
+from assay.scoring.results import CHOICE, GENERATE, MCResult, Reference, References
 from assay.statistics.agreement import KAPPA_WEIGHTS
 from assay.statistics.calibration import likeliest
 from assay.statistics.softmax import softmax
@@ -127,11 +128,11 @@ def _checked(  # the parameters of all these metrics
     return ()
 
 
-def _choices(function: Callable[..., UserValue], aggregation: str, *, higher_is_better: bool = True) -> DeclaredMetric:
-    return DeclaredMetric({CHOICE: function}, aggregation, higher_is_better, gives=_checked)
+def _choices(function: Callable[..., UserValue], aggregation: str, *, higher_is_better: bool = True) -> Metric:
+    return Metric({CHOICE: function}, aggregation, higher_is_better, gives=_checked, per="corpus")
 
 
-CONFIDENCE_METRICS: dict[str, DeclaredMetric] = {
+CONFIDENCE_METRICS: dict[str, Metric] = {
     "ece": _choices(confidence, "ece", higher_is_better=False),
     "brier_reliability": _choices(forecast, "brier_reliability", higher_is_better=False),
     "brier_resolution": _choices(forecast, "brier_resolution"),
@@ -140,6 +141,6 @@ CONFIDENCE_METRICS: dict[str, DeclaredMetric] = {
     "risk_coverage_area": _choices(odds, "risk_coverage_area", higher_is_better=False),
     "roc_auc": _choices(class_odds, "roc_auc"),
     "pr_auc": _choices(class_odds, "pr_auc"),
-    "kappa": DeclaredMetric({CHOICE: chosen_place, GENERATE: labels_of_answer}, "kappa", gives=_checked),
-    "spearman": DeclaredMetric({CHOICE: chosen_place, GENERATE: numbers_of_answer}, "spearman", gives=_checked),
+    "kappa": Metric({CHOICE: chosen_place, GENERATE: labels_of_answer}, "kappa", gives=_checked, per="corpus"),
+    "spearman": Metric({CHOICE: chosen_place, GENERATE: numbers_of_answer}, "spearman", gives=_checked, per="corpus"),
 }

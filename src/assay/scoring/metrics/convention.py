@@ -22,8 +22,8 @@ from assay.records import (
     UserValue,
     number,
 )
-from assay.registry import AWAITED, Accepted, accepted, is_async, read_signature, typed_by_default
 from assay.scoring.results import GenResult, MCResult, Reference, References, Repeated, described, listed
+from assay.signatures import AWAITED, Accepted, accepted, is_async, read_signature, typed_by_default
 from assay.user_code import TIME_LIMIT, timed
 
 Compute = Callable[[Any], MetricValue]

@@ -1,7 +1,8 @@
 """The metric `math_equal`. How it compares is imported when it is used: its hundred patterns take longer than a small run."""
 
 from assay.records import Answer
-from assay.scoring.results import GENERATE, DeclaredMetric, References
+from assay.scoring.declarations import Metric
+from assay.scoring.results import GENERATE, References
 from assay.statistics.influence import SHARE
 
 
@@ -16,6 +17,6 @@ def math_equal(references: References, prediction: Answer, *, digits: int = 6, s
     return compare([*map(str, references)], str(prediction), digits, strict)
 
 
-MATH_METRICS: dict[str, DeclaredMetric] = {
-    "math_equal": DeclaredMetric({GENERATE: math_equal}, needs="math_verify", bounds=SHARE, parallel=True)
+MATH_METRICS: dict[str, Metric] = {
+    "math_equal": Metric({GENERATE: math_equal}, needs="math_verify", bounds=SHARE, parallel=True)
 }

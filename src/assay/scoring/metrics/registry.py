@@ -12,7 +12,8 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 from assay.records import Answer, Document, Failed, UserFunction, UserValue
-from assay.registry import Registry, accepted, must_be_callable
+from assay.registry import Registry, must_be_callable
+from assay.scoring.declarations import Metric
 from assay.scoring.metrics.confidence import CONFIDENCE_METRICS
 from assay.scoring.metrics.convention import Unfit, read_call
 from assay.scoring.metrics.math_equal import MATH_METRICS
@@ -24,13 +25,13 @@ from assay.scoring.results import (
     LIKELIHOOD,
     OUT_OF_RANGE,
     ROLLING,
-    DeclaredMetric,
     LLResult,
     MCResult,
     Reference,
     References,
 )
 from assay.scoring.sandbox import CODE_METRICS
+from assay.signatures import accepted
 from assay.statistics.classes import AVERAGES, SCORES
 from assay.statistics.influence import COUNT, LOGARITHM, SHARE
 from assay.statistics.softmax import softmax
@@ -224,33 +225,33 @@ def nothing(*_: UserValue) -> None:
     """No value: for runs that only ask."""
 
 
-LM_EVAL_METRICS: dict[str, DeclaredMetric] = {
-    "acc": DeclaredMetric({CHOICE: acc, LIKELIHOOD: greedy}, bounds=SHARE),
-    "acc_norm": DeclaredMetric({CHOICE: acc_norm}, bounds=SHARE),
-    "acc_bytes": DeclaredMetric({CHOICE: acc_bytes}, bounds=SHARE),
-    "acc_all": DeclaredMetric({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all"),
-    "acc_mutual_info": DeclaredMetric({CHOICE: acc_mutual_info}, bounds=SHARE),
-    "exact_match": DeclaredMetric({GENERATE: exact_match, CHOICE: choice_exact_match}, bounds=SHARE),
-    "brier_score": DeclaredMetric({CHOICE: brier_score}, "brier_score", False),
-    "likelihood": DeclaredMetric({CHOICE: gold_and_likelihoods}, aggregation=None),
-    "f1": DeclaredMetric({CHOICE: gold_and_best}, "f1", needs="sklearn"),
-    "mcc": DeclaredMetric({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn"),
-    "perplexity": DeclaredMetric({LIKELIHOOD: value}, "perplexity", False),
-    "word_perplexity": DeclaredMetric({ROLLING: per_word}, "weighted_perplexity", False),
-    "byte_perplexity": DeclaredMetric({ROLLING: per_byte}, "weighted_perplexity", False),
-    "bits_per_byte": DeclaredMetric({ROLLING: per_byte}, "bits_per_byte", False),
-    "bleu": DeclaredMetric({GENERATE: pair}, "bleu", needs="sacrebleu"),
-    "chrf": DeclaredMetric({GENERATE: pair}, "chrf", needs="sacrebleu"),
-    "chrf++": DeclaredMetric({GENERATE: pair}, "chrf++", needs="sacrebleu"),
-    "ter": DeclaredMetric({GENERATE: pair}, "ter", False, needs="sacrebleu"),
-    "bypass": DeclaredMetric({CHOICE: nothing, LIKELIHOOD: nothing, ROLLING: nothing, GENERATE: nothing}, "bypass"),
+LM_EVAL_METRICS: dict[str, Metric] = {
+    "acc": Metric({CHOICE: acc, LIKELIHOOD: greedy}, bounds=SHARE),
+    "acc_norm": Metric({CHOICE: acc_norm}, bounds=SHARE),
+    "acc_bytes": Metric({CHOICE: acc_bytes}, bounds=SHARE),
+    "acc_all": Metric({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all", per="corpus"),
+    "acc_mutual_info": Metric({CHOICE: acc_mutual_info}, bounds=SHARE),
+    "exact_match": Metric({GENERATE: exact_match, CHOICE: choice_exact_match}, bounds=SHARE),
+    "brier_score": Metric({CHOICE: brier_score}, "brier_score", False, per="corpus"),
+    "likelihood": Metric({CHOICE: gold_and_likelihoods}, aggregation=None, per="corpus"),
+    "f1": Metric({CHOICE: gold_and_best}, "f1", needs="sklearn", per="corpus"),
+    "mcc": Metric({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn", per="corpus"),
+    "perplexity": Metric({LIKELIHOOD: value}, "perplexity", False),
+    "word_perplexity": Metric({ROLLING: per_word}, "weighted_perplexity", False, per="corpus"),
+    "byte_perplexity": Metric({ROLLING: per_byte}, "weighted_perplexity", False, per="corpus"),
+    "bits_per_byte": Metric({ROLLING: per_byte}, "bits_per_byte", False, per="corpus"),
+    "bleu": Metric({GENERATE: pair}, "bleu", needs="sacrebleu", per="corpus"),
+    "chrf": Metric({GENERATE: pair}, "chrf", needs="sacrebleu", per="corpus"),
+    "chrf++": Metric({GENERATE: pair}, "chrf++", needs="sacrebleu", per="corpus"),
+    "ter": Metric({GENERATE: pair}, "ter", False, needs="sacrebleu", per="corpus"),
+    "bypass": Metric({CHOICE: nothing, LIKELIHOOD: nothing, ROLLING: nothing, GENERATE: nothing}, "bypass"),
     # since lm-eval 0.5
-    "exact_match_mc": DeclaredMetric({CHOICE: choice_exact_match}, bounds=SHARE),
-    "logprob": DeclaredMetric({CHOICE: logprob, LIKELIHOOD: value}, bounds=LOGARITHM),
-    "bpb": DeclaredMetric({CHOICE: bits_per_byte_of_gold}, higher_is_better=False, bounds=COUNT),
-    "choice_logprob": DeclaredMetric({CHOICE: choice_logprob}, bounds=LOGARITHM),
-    "choice_prob_norm": DeclaredMetric({CHOICE: choice_prob_norm}, bounds=SHARE),
-    "choice_logprob_norm": DeclaredMetric({CHOICE: choice_logprob_norm}, bounds=LOGARITHM),
+    "exact_match_mc": Metric({CHOICE: choice_exact_match}, bounds=SHARE),
+    "logprob": Metric({CHOICE: logprob, LIKELIHOOD: value}, bounds=LOGARITHM),
+    "bpb": Metric({CHOICE: bits_per_byte_of_gold}, higher_is_better=False, bounds=COUNT),
+    "choice_logprob": Metric({CHOICE: choice_logprob}, bounds=LOGARITHM),
+    "choice_prob_norm": Metric({CHOICE: choice_prob_norm}, bounds=SHARE),
+    "choice_logprob_norm": Metric({CHOICE: choice_logprob_norm}, bounds=LOGARITHM),
 }
 
 DEFAULTS = {
@@ -350,20 +351,23 @@ def _check(labels: UserValue) -> None:
             raise ValueError(f"a label must be a word or an integer, got {label!r}: put it in quotes if it is a word")
 
 
-CLASS_METRICS: dict[str, DeclaredMetric] = {
+CLASS_METRICS: dict[str, Metric] = {
     **{
-        score: DeclaredMetric({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name)
+        score: Metric({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name, per="corpus")
         for score in ("precision", "recall")
     },
     **{
-        f"{score}_by_class": DeclaredMetric(
-            {CHOICE: _hits_of_choices(score), GENERATE: _hits_of_answers(score)}, f"class_{score}", gives=_names(score)
+        f"{score}_by_class": Metric(
+            {CHOICE: _hits_of_choices(score), GENERATE: _hits_of_answers(score)},
+            f"class_{score}",
+            gives=_names(score),
+            per="corpus",
         )
         for score in SCORES
     },
     **{
-        f"{average}_{score}": DeclaredMetric(
-            {CHOICE: chosen_class, GENERATE: answered_class}, f"{average}_{score}", gives=_one_name
+        f"{average}_{score}": Metric(
+            {CHOICE: chosen_class, GENERATE: answered_class}, f"{average}_{score}", gives=_one_name, per="corpus"
         )
         for average in AVERAGES
         for score in SCORES
@@ -371,9 +375,9 @@ CLASS_METRICS: dict[str, DeclaredMetric] = {
 }
 
 
-def _adopted(name: str, thing: UserValue) -> DeclaredMetric:
+def _adopted(name: str, thing: UserValue) -> Metric:
     """A metric, or a function of references and a prediction as one."""
-    declared = thing if isinstance(thing, DeclaredMetric) else DeclaredMetric({GENERATE: must_be_callable(name, thing)})
+    declared = thing if isinstance(thing, Metric) else Metric({GENERATE: must_be_callable(name, thing)})
     for output_type, function in declared.functions.items():
         if output_type == GENERATE:
             _refuse_unfit(name, function)
@@ -398,7 +402,7 @@ READ_EVERY_LIKELIHOOD = frozenset({
 })  # fmt: skip
 """Metrics of choices that depend on more than which choice is the likeliest."""
 
-METRICS: Registry[DeclaredMetric, Callable[[Any], Any]] = Registry(
+METRICS: Registry[Metric, Callable[[Any], Any]] = Registry(
     "metric",
     {
         **LM_EVAL_METRICS,

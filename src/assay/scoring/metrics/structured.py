@@ -10,9 +10,10 @@ from typing import Any, Never
 
 from assay.errors import installing
 from assay.records import Answer, AnyJSON, UserValue
+from assay.scoring.declarations import Metric
 from assay.scoring.metrics.text import ALONE as SENTENCES
 from assay.scoring.metrics.text import edits
-from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, MCResult, References
+from assay.scoring.results import CHOICE, GENERATE, MCResult, References
 
 # --- word and character errors ------------------------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ def precision_at_k(ranked: Sequence[float], gains: Sequence[float], k: int) -> f
     return sum(gain > 0 for gain in ranked[:k]) / k
 
 
-def _ranking(score: Callable[[Sequence[float], Sequence[float], int], float], default: int | None) -> DeclaredMetric:
+def _ranking(score: Callable[[Sequence[float], Sequence[float], int], float], default: int | None) -> Metric:
     """A metric of a ranking: of a list in the answer, or of the choices by their likelihood."""
 
     def of_answer(references: References, prediction: Answer, *, k: int | None = default) -> float:
@@ -217,21 +218,21 @@ def _ranking(score: Callable[[Sequence[float], Sequence[float], int], float], de
             raise ValueError(f"k must be 1 or more, got {k!r}")
         return ()
 
-    return DeclaredMetric({GENERATE: of_answer, CHOICE: of_choice}, gives=checked, bounds=(0.0, 1.0))
+    return Metric({GENERATE: of_answer, CHOICE: of_choice}, gives=checked, bounds=(0.0, 1.0))
 
 
-STRUCTURED_METRICS: dict[str, DeclaredMetric] = {
-    "wer": DeclaredMetric({GENERATE: _errors(True)}, "error_rate", False),
-    "cer": DeclaredMetric({GENERATE: _errors(False)}, "error_rate", False),
-    "json_schema": DeclaredMetric({GENERATE: json_schema}, needs="jsonschema", bounds=(0.0, 1.0)),
+STRUCTURED_METRICS: dict[str, Metric] = {
+    "wer": Metric({GENERATE: _errors(True)}, "error_rate", False, per="corpus"),
+    "cer": Metric({GENERATE: _errors(False)}, "error_rate", False, per="corpus"),
+    "json_schema": Metric({GENERATE: json_schema}, needs="jsonschema", bounds=(0.0, 1.0)),
     "ndcg": _ranking(ndcg, None),
     "mrr": _ranking(mrr, None),
     "recall_at_k": _ranking(recall_at_k, 10),
     "precision_at_k": _ranking(precision_at_k, 10),
 }
-ALONE: dict[str, DeclaredMetric] = {
+ALONE: dict[str, Metric] = {
     **SENTENCES,
-    "wer": DeclaredMetric({GENERATE: _rate(True)}, higher_is_better=False, bounds=(0.0, math.inf)),
-    "cer": DeclaredMetric({GENERATE: _rate(False)}, higher_is_better=False, bounds=(0.0, math.inf)),
+    "wer": Metric({GENERATE: _rate(True)}, higher_is_better=False, bounds=(0.0, math.inf)),
+    "cer": Metric({GENERATE: _rate(False)}, higher_is_better=False, bounds=(0.0, math.inf)),
 }
 """Corpus metrics computed for one document, used where the aggregation takes numbers, such as mean."""

@@ -8,7 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from assay.records import Answer
-from assay.scoring.results import GENERATE, DeclaredMetric, References
+from assay.scoring.declarations import Metric
+from assay.scoring.results import GENERATE, References
 from assay.statistics.classes import score_of_counts
 from assay.statistics.influence import COUNT, PERCENT, SHARE
 
@@ -142,19 +143,19 @@ def _similarity(one: str, other: str) -> float:
     return 1 - edits(one, other) / longer if longer else 1.0
 
 
-TEXT_METRICS: dict[str, DeclaredMetric] = {
-    "token_f1": DeclaredMetric({GENERATE: token_f1}, bounds=SHARE),
-    "f1_score": DeclaredMetric({GENERATE: token_f1}, bounds=SHARE),
-    "rouge": DeclaredMetric({GENERATE: rouge}, needs="rouge_score", gives=rouge_names, bounds=SHARE),
-    **{kind: DeclaredMetric({GENERATE: _one_rouge(kind)}, needs="rouge_score", bounds=SHARE) for kind in ROUGE_TYPES},
-    "edit_distance": DeclaredMetric({GENERATE: edit_distance}, higher_is_better=False, bounds=COUNT),
-    "edit_similarity": DeclaredMetric({GENERATE: edit_similarity}, bounds=SHARE),
+TEXT_METRICS: dict[str, Metric] = {
+    "token_f1": Metric({GENERATE: token_f1}, bounds=SHARE),
+    "f1_score": Metric({GENERATE: token_f1}, bounds=SHARE),
+    "rouge": Metric({GENERATE: rouge}, needs="rouge_score", gives=rouge_names, bounds=SHARE),
+    **{kind: Metric({GENERATE: _one_rouge(kind)}, needs="rouge_score", bounds=SHARE) for kind in ROUGE_TYPES},
+    "edit_distance": Metric({GENERATE: edit_distance}, higher_is_better=False, bounds=COUNT),
+    "edit_similarity": Metric({GENERATE: edit_similarity}, bounds=SHARE),
 }
 
-ALONE: dict[str, DeclaredMetric] = {
-    "bleu": DeclaredMetric({GENERATE: sentence_bleu}, needs="sacrebleu", bounds=PERCENT),
-    "chrf": DeclaredMetric({GENERATE: sentence_chrf}, needs="sacrebleu", bounds=PERCENT),
-    "chrf++": DeclaredMetric({GENERATE: sentence_chrf_with_words}, needs="sacrebleu", bounds=PERCENT),
-    "ter": DeclaredMetric({GENERATE: sentence_ter}, higher_is_better=False, needs="sacrebleu", bounds=COUNT),
+ALONE: dict[str, Metric] = {
+    "bleu": Metric({GENERATE: sentence_bleu}, needs="sacrebleu", bounds=PERCENT),
+    "chrf": Metric({GENERATE: sentence_chrf}, needs="sacrebleu", bounds=PERCENT),
+    "chrf++": Metric({GENERATE: sentence_chrf_with_words}, needs="sacrebleu", bounds=PERCENT),
+    "ter": Metric({GENERATE: sentence_ter}, higher_is_better=False, needs="sacrebleu", bounds=COUNT),
 }
 """Corpus metrics computed for one document, used where the aggregation takes numbers, such as mean."""

@@ -1,11 +1,12 @@
 """RMS norms of transformers models by torch's own kernel: theirs are six kernels each."""
 
-import inspect
 from types import MethodType
 from typing import Any
 
 import torch
 from torch.nn import functional
+
+from assay.signatures import argument_names
 
 CLOSE = {torch.bfloat16: 2**-6, torch.float16: 2**-9}
 """Largest difference from the model's own norm, relative to its largest value: two steps of each type; else CLOSE_DEFAULT."""
@@ -48,7 +49,7 @@ def _epsilon(module: Any) -> float:
 def _is_plain(module: Any) -> bool:
     """Whether a norm is that of torch, by trying it: some scale by one plus the weights, or take a gate."""
     weight = getattr(module, "weight", None)
-    takes = len(inspect.signature(module.forward).parameters)
+    takes = len(argument_names(module.forward))
     if not isinstance(weight, torch.nn.Parameter) or weight.dim() != 1 or takes != 1:
         return False
     with torch.inference_mode():

@@ -6,7 +6,6 @@ batch of all texts whose length has it, without any padding.
 """
 
 import copy
-import inspect
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from assay.models.local.scoring import ScoredPair, likelihoods, uniform_memory_e
 from assay.models.local.slots import is_bad
 from assay.models.local.tokenizer import HFTokenizer
 from assay.models.local.windows import Pair
+from assay.signatures import argument_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -68,7 +68,7 @@ class StatefulModel:
         """`with_gaps`: its attention layers skip entries of their caches that are masked out. `by_token`: after a state, it
         reads one token at a time only."""
         self._model, self.with_gaps, self._by_token = model, with_gaps, by_token
-        takes = inspect.signature(model.forward).parameters
+        takes = argument_names(model.forward)
         self._cache_name = "cache_params" if "cache_params" in takes else "past_key_values"
         self._takes_positions, self.keeps_logits = "position_ids" in takes, "logits_to_keep" in takes
 
