@@ -390,15 +390,26 @@ def seal(value: T, name: str = "", *, texts: bool = False) -> T:
             shown = redact(value, name, texts=texts)
             sealed = value if shown == value else Secret(sealed, shown)
     elif isinstance(value, Mapping):
-        texts = (texts and name not in _PROMPTS) or name in _ARGUMENTS
-        below = {key: seal(inner, _name_below(name, str(key)), texts=texts) for key, inner in value.items()}
-        sealed = value if all(map(is_, below.values(), value.values())) else below
+        sealed = _seal_mapping(value, name, (texts and name not in _PROMPTS) or name in _ARGUMENTS)
     elif isinstance(value, list | tuple):
         name = name if name in _ADDRESSES or _hides_all(name) else ""
         sealed = _list_of(value, [seal(inner, name, texts=texts) for inner in value])
     elif type(value) is int and not _is_usual(name) and redact(value, name) == HIDDEN:
         sealed = SecretNumber(sealed)
     return cast("T", sealed)
+
+
+def _seal_mapping(value: Mapping[str, Any], name: str, texts: bool) -> Mapping[str, Any]:
+    """A loop, since the files of thousands of tasks are read at once, and hardly any has a secret."""
+    sealed: dict[str, Any] = {}
+    for key, inner in value.items():
+        below = _name_below(name, str(key))
+        if type(inner) is str and not texts and "://" not in inner and _is_usual(below):
+            continue
+        sealed_inner = seal(inner, below, texts=texts)
+        if sealed_inner is not inner:
+            sealed[key] = sealed_inner
+    return {**value, **sealed} if sealed else value
 
 
 @lru_cache(4096)
