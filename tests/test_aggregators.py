@@ -139,6 +139,15 @@ def test_the_least_and_the_greatest_have_no_standard_error_and_say_why(name: str
     assert "matter of chance" in row["reason"]
 
 
+def test_a_difference_of_shares_lies_between_minus_1_and_1(tmp_path: Path) -> None:
+    scored(tmp_path, "a", acc=[1, 1, 1])
+    scored(tmp_path, "b", acc=[0, 0, 0])
+    entry = "{metric: acc, aggregation: difference}"
+    row = group_row(tmp_path, f"group: g\ntask: [a, b]\naggregate_metric_list: [{entry}]\n")
+    assert (row["value"], row["scale"]) == (1.0, [-1.0, 1.0])
+    assert -1.0 <= row["interval"][0] < row["interval"][1] <= 1.0
+
+
 def test_a_median_between_far_members_varies_as_its_middle_one(tmp_path: Path) -> None:
     middle = [0.4, 0.6] * 20
     scored(tmp_path, "low", acc=[0.1, 0.12] * 20)
@@ -148,10 +157,37 @@ def test_a_median_between_far_members_varies_as_its_middle_one(tmp_path: Path) -
         tmp_path, "group: g\ntask: [low, high, mid]\naggregate_metric_list: [{metric: acc, aggregation: median}]\n"
     )
     assert row["value"] == pytest.approx(0.5)
-    assert row["stderr"] == pytest.approx(statistics.stdev(middle) / math.sqrt(40), rel=0.08)
+    error = statistics.stdev(middle) / math.sqrt(40)
+    assert row["stderr"] == pytest.approx(error, rel=0.08)
+    width = 2 * 2.0227 * error  # of Student's with 39 degrees of freedom
+    assert row["interval"] == [
+        pytest.approx(0.5 - width / 2, abs=0.1 * width),
+        pytest.approx(0.5 + width / 2, abs=0.1 * width),
+    ]
+
+
+def test_a_median_of_two_members_has_the_interval_of_their_mean(tmp_path: Path) -> None:
+    """They are one number. The interval depends on how seldom the smaller one, all right, is known to be wrong."""
+    scored(tmp_path, "few", acc=[1, 1, 1])
+    scored(tmp_path, "many", acc=[1, 0, 0, 0] * 10)
+    entries = "{metric: acc, weight_by_size: false}, {metric: acc, aggregation: median, name: median}"
+    group_file(tmp_path, f"group: g\ntask: [few, many]\naggregate_metric_list: [{entries}]\n")
+    rows = rows_of(run(tmp_path, ANYTHING, "g"), "g")
+    assert rows["median,none"]["value"] == rows["acc,none"]["value"] == 0.625
+    assert rows["median,none"]["interval"] == pytest.approx(rows["acc,none"]["interval"], abs=0.005)
 
 
 FIRST, SECOND = (1, 0, 1, 1, 0), (1, 0, 0, 1, 0.5)
+
+
+def test_a_group_whose_error_a_few_documents_make_says_so_and_one_read_as_lm_eval_does_not(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        scored(tmp_path, name, acc=[0] * 19 + [100])
+    group_file(tmp_path, "group: g\ntask: [a, b]\naggregate_metric_list: [{metric: acc}]\n")
+    # of the squared deviations 95² + 19 · 5² of each task, one document's are 95 %
+    note = "2 of 40 documents make half of its uncertainty: others may move it further than its interval says"
+    assert rows_of(run(tmp_path, ANYTHING, "g"), "g")["acc,none"]["note"] == note
+    assert "note" not in rows_of(run(tmp_path, ANYTHING, "g", compat="lm-eval"), "g")["acc,none"]
 
 
 @pytest.mark.parametrize(
@@ -227,6 +263,10 @@ TWO_FILTERS: Plain = {
 )
 def test_forms_of_filter_list(written: dict[str, object], expected: dict[str, float]) -> None:
     assert computed(TWO_FILTERS, {"metric": "f1", **written}) == pytest.approx(expected, abs=1e-15)
+
+
+def test_filters_are_not_combined_where_no_member_has_any() -> None:
+    assert computed(THREE, {"metric": "f1", "combine": True}) == {}
 
 
 def test_combined_filters_count_a_document_once(tmp_path: Path) -> None:

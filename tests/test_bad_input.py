@@ -147,8 +147,28 @@ def test_paths_may_have_globs_in_every_part(manage: Manage) -> None:
     )  # fmt: skip
     assert list(manager.load("top::*::a")["tasks"]) == ["a"]
     assert list(manager.load("g*::b")["tasks"]) == ["b"]
-    with pytest.raises(ConfigError):
-        manager.load("top::*::zzz")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("top::*::bta", "no member below 'top' is named '*::bta' — did you mean beta?"),
+        ("g*::bta", "no member below 'g*' is named 'bta' — did you mean beta?"),
+        ("g*::zzz", "no member below 'g*' is named 'zzz' — `assay ls` lists every name"),
+        ("top::bta", "'top' has no member 'bta' — did you mean beta?"),
+        ("top::zzz", "'top' has no member 'zzz' — `assay show top` draws its members"),
+    ],
+)
+def test_a_path_to_no_member_is_refused_with_the_name_that_is_meant(path: str, said: str, manage: Manage) -> None:
+    manager = manage(
+        {
+            "a.yaml": a_task("alpha"), "b.yaml": a_task("beta"), "g1.yaml": "group: g1\ntask: [alpha]\n",
+            "g2.yaml": "group: g2\ntask: [beta]\n", "top.yaml": "group: top\ntask: [g1, g2]\n",
+        }
+    )  # fmt: skip
+    with pytest.raises(ConfigError) as refused:
+        manager.load(path)
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["../../etc/x", "/abs", "", "x::y", "sp ace", "x\\e[31m", "tag:", "x.yaml"])

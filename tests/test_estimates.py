@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay import ConfigError
-from assay.groups.pooled_means import pooled_stderr, weighted_mean
+from assay import AggMetricConfig, ConfigError
+from assay.groups.pooled_means import pooled_means, pooled_stderr, weighted_mean
+from assay.groups.task_results import MemberRows
+from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import StderrMethod, bootstrap, estimate
-from assay.statistics.evidence import Estimate
+from assay.statistics.evidence import Estimate, Evidence
+from assay.statistics.influence import Influence
 from run_world import rows_of
 from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run
 
@@ -426,6 +429,20 @@ def test_like_tasks_have_the_error_of_one_over_the_root_of_their_number(values: 
     value, error = of(values)
     scores = [Estimate(value, error, len(values))] * count
     assert pooled_stderr(scores, by_size=by_size) == pytest.approx(error / math.sqrt(count), rel=1e-9, abs=1e-12)
+
+
+def test_a_pooled_mean_knows_what_it_is_made_of_if_each_of_its_tasks_does() -> None:
+    """Of a task with 1 and one with 3 documents the shares are 1/4 and 3/4."""
+    key, first, second = ScoreKey("acc", "none"), Influence("a", (), None, 0.01), Influence("b", (), None, 0.01)
+    known = {
+        "a": MemberRows({key: Estimate(0.5, 0.1, 1, evidence=Evidence({first: 1.0}))}, 1),
+        "b": MemberRows({key: Estimate(0.5, 0.1, 3, evidence=Evidence({second: 1.0}))}, 3),
+        "c": MemberRows({key: Estimate(0.5, 0.1, 4)}, 4),
+    }
+    entries = [AggMetricConfig(metric="acc")]
+    assert pooled_means(entries, ["a", "b"], known)[key].evidence.parts == {first: 0.25, second: 0.75}
+    assert not pooled_means(entries, ["a", "b", "c"], known)[key].evidence.parts
+    assert pooled_means(entries, ["a", "b"], known)[key].stderr == pytest.approx(math.sqrt(2 * 0.01 * 3 / 2 / 4))
 
 
 @given(SCORES)

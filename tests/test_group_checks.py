@@ -106,6 +106,14 @@ RIGHT = {
     "pass@4 of the filter that leaves four": (
         "task: often\naggregate_metric_list:\n  - {metric: p, aggregation: pass@k, kwargs: {k: 4}, filter_list: some}\n"
     ),
+    "rows of one name by filters that differ": (
+        "task: often\naggregate_metric_list:\n"
+        "  - {metric: exact_match, filter_list: some}\n  - {metric: exact_match, filter_list: first}\n"
+    ),
+    "rows of one name by filters of each member": (
+        "task: often\naggregate_metric_list:\n"
+        "  - {metric: exact_match, filter_list: {often: some}}\n  - {metric: exact_match, filter_list: {often: first}}\n"
+    ),
     "pass@1 of one answer": "task: once\naggregate_metric_list: [{metric: pass@1, aggregation: pass@k}]\n",
     "some members without the metric": "task: [ta, once]\naggregate_metric_list: [{metric: acc, missing: skip}]\n",
     "a condition": "task: [{task: ta, if: 'model.params >= 7e9 and not run.limit == 5'}]\n",

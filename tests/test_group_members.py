@@ -257,6 +257,7 @@ def test_two_entries_for_one_row_are_refused(partly: Path) -> None:
         ({"g": "group: g\ntask: [h]\n", "h": "group: h\ntask: [a, g]\n"}, r"h_file.yaml:2:\d+: .*circle: g → h → g"),
         ({"g": "group: g\ntask: [a, bb]\n"}, r"g_file.yaml:2:\d+: .*'bb'.*did you mean"),
         ({"g": "group: g\ntask: [a]\ngroup_filter: {top: 1}\n"}, r"g_file.yaml:3:\d+: no group filter named 'top'"),
+        ({"g": "group: g\ntask: [a]\ngroup_filter: {top: 1, best: 2}\n"}, r"g_file.yaml:3:\d+: no group filter named 'top'"),
         ({"g": "group: g\ntask: [a]\ngroup_filter: {top_k: 0}\n"}, r"g_file.yaml:3:\d+: top_k must be at least 1"),
         ({"g": "group: g\ntask: [a]\ngroup_filter: [{function: top_k}]\n"}, r"g_file.yaml:3:\d+: .*top_k"),
         ({"g": "group: g\ntask: [a]\ngroup_filter: {only: [z]}\naggregate_metric_list: [{metric: exact_match}]\n"}, "'z'"),
@@ -296,6 +297,13 @@ def test_more_attempts_than_there_are_are_refused_before_the_run(tmp_path: Path)
     [row] = computed(few, {"metric": "pass@4", "aggregation": "pass@k", "kwargs": {"k": 4}}).values()
     assert isinstance(row, EstimatedFloat)
     assert re.search("^a: 3 answers to a problem, and pass@4 needs 4", row.estimate.reason)
+
+
+def test_one_answer_to_a_problem_is_not_enough_for_two() -> None:
+    entry = {"metric": "pass@2", "aggregation": "pass@k", "kwargs": {"k": 2}}
+    [row] = computed({"a": {"exact_match,none": 0.5, "samples": 2}}, entry).values()
+    assert isinstance(row, EstimatedFloat)
+    assert row.estimate.reason == "a: 1 answer to a problem, and pass@2 needs 2"
 
 
 EVERY = ["mean", "harmonic_mean", "geometric_mean", "median", "min", "max", "difference", "pass@k"]
@@ -349,7 +357,7 @@ def test_code_of_a_group_that_fails_makes_the_run_incomplete_with_the_reason(
     group_file(tmp_path, f"group: g\ntask: [a]\n{scorer}aggregate_metric_list: [{entry}{{metric: acc, name: mean}}]\n")
     results = run(tmp_path, ANYTHING, "g")
     lost = {row: about for row, about in rows_of(results, "g").items() if about["value"] is None}
-    assert len(lost) == 1
+    assert [about["n"] for about in lost.values()] == [0]
     assert reason in next(iter(lost.values()))["reason"] or key == "group_scorer"
     assert results["assay"]["status"] == "incomplete"
     assert exit_code(results.results) == 1
@@ -394,6 +402,10 @@ class Half(RowAggregator):
         return replace(members[0].estimate, value=0.75)
 
 
+def half(group, results):
+    return replace(results["a"]["acc,none"].estimate, value=0.75)
+
+
 def given(group, results):
     return Estimate(0.75, 0.25, 4, interval=(0.5, 0.875))
 
@@ -424,11 +436,11 @@ def user_row(folder: Path, aggregation: str, more: str = "") -> dict[str, object
     return group_row(folder, f"group: g\ntask: [a, b]\n{more or entry}", "best,none")
 
 
-@pytest.mark.parametrize("aggregation", ["best", "best_row", "Best", "BestMember", "Half", "group_scorer"])
+@pytest.mark.parametrize("aggregation", ["best", "best_row", "Best", "BestMember", "Half", "half", "group_scorer"])
 def test_a_members_number_that_user_code_returns_has_no_error_as_the_groups(aggregation: str, tmp_path: Path) -> None:
     row = user_row(tmp_path, aggregation, "group_scorer: !function own.best_row\n" * (aggregation == "group_scorer"))
     assert (row["value"], row["stderr"], row["interval"]) == (0.75, None, None)
-    member = "a" if aggregation == "Half" else "b"
+    member = "a" if aggregation in ("Half", "half") else "b"
     assert row["reason"] == f"user code returned the number of {member}, whose error is not the group's"
 
 
@@ -472,7 +484,13 @@ def test_compute_metrics_leaves_out_no_member_without_a_word(
 
 @pytest.mark.parametrize(
     ("wrong", "named"),
-    [(5, "got 5 "), (Estimate, "got the class Estimate "), ([1] * 99, "got a value of type 'list' ")],
+    [
+        (5, "got 5 "),
+        (Estimate, "got the class Estimate "),
+        ("x" * 58, f"got '{'x' * 58}' "),
+        ("x" * 59, "got a value of type 'str' "),
+        ([1] * 99, "got a value of type 'list' "),
+    ],
 )
 def test_what_is_no_aggregator_is_refused_by_what_it_is(wrong: object, named: str) -> None:
     with pytest.raises(ConfigError, match="must be an instance of a subclass") as refused:

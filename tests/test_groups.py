@@ -189,6 +189,18 @@ def test_a_hierarchy_may_be_given_as_plain_mappings() -> None:
         manager.build_hierarchy({"g": {"tasks": ["t"]}})
 
 
+def test_groups_written_within_groups_are_groups_of_the_hierarchy() -> None:
+    manager: GroupManager[Task] = GroupManager()
+    for name in ("a", "b", "c"):
+        manager.register_task(task(name))
+    deep = {"group": "deep", "task": ["c"], "if": "params > 7e9"}
+    manager.build_hierarchy({"top": {"task": ["a", {"group": "mid", "group_alias": "M", "task": ["b", deep]}]}})
+    assert list(manager.groups) == ["top", "top::mid", "top::mid::deep"]
+    assert [below.name for below in manager.get_tasks_for_group("top")] == ["a", "b", "c"]
+    assert manager.groups["top"].member_aliases == {"top::mid": "M"}
+    assert manager.groups["top::mid::deep"].parent is manager.groups["top::mid"]
+
+
 def test_a_task_is_built_from_a_mapping_as_strictly_as_from_a_file() -> None:
     task = Task.from_config({"task": "t", "num_fewshot": 2, "tag": "x"})
     assert (task.name, task.config.num_fewshot, task.tags, task.version) == ("t", 2, ["x"], "N/A")

@@ -211,6 +211,58 @@ def test_a_system_message_that_a_template_refuses_is_left_out_as_by_lm_eval() ->
     assert model.chat_template((Message("system", "w3"), Message("user", "w5")), True) == "w5"
 
 
+MISTRAL = (
+    "{%- if messages[0]['role'] == 'system' %}{%- set system = messages[0]['content'] %}{%- set rest = messages[1:] %}"
+    "{%- else %}{%- set rest = messages %}{%- endif %}{{- bos_token }}{%- for m in rest %}"
+    "{%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{- raise_exception('roles must alternate') }}{%- endif %}"
+    "{%- if m.role == 'user' %}{{- '[INST] ' }}{%- if loop.last and system is defined %}{{- system + '\\n' }}{%- endif %}"
+    "{{- m.content + ' [/INST]' }}{%- else %}{%- generation %}{{- ' ' + m.content | trim + eos_token }}{%- endgeneration %}{%- endif %}"
+    "{%- if m.tools %}{{ m.tools | tojson }}{%- break %}{%- endif %}{%- endfor %}"
+)
+CHATML = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+def with_template(text: str) -> PreTrainedTokenizerFast:
+    special = {"bos_token": "<s>", "eos_token": "</s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=words(True).backend_tokenizer, chat_template=text, **special)
+
+
+@pytest.mark.parametrize("template", [MISTRAL, CHATML], ids=["in a process", "here"])
+@pytest.mark.parametrize("roles", ["user", "system user", "user assistant", "user assistant user"])
+def test_conversations_are_rendered_as_by_transformers(template: str, roles: str) -> None:
+    tokenizer = with_template(template)
+    messages = tuple(Message(role, f" w{number} <é> ") for number, role in enumerate(roles.split()))
+    opens = not roles.endswith("assistant")
+    more = {"add_generation_prompt": True} if opens else {"continue_final_message": True}
+    plain = [{"role": message.role, "content": message.content} for message in messages]
+    expected = tokenizer.apply_chat_template(plain, tokenize=False, **more)
+    assert HFTokenizer(tokenizer).chat_template(messages, opens, None) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ 'x' * 10**10 }}", "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"]
+)
+def test_a_chat_template_of_a_model_cannot_take_all_time_or_memory(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.models.local.chat_templates.TIME_LIMIT", 1.0)
+    tokenizer = with_template(text)
+    with pytest.raises(
+        (MemoryError, TimeoutError), match=r"the chat template (takes more than 512 MB|took more than 1 s)"
+    ):
+        HFTokenizer(tokenizer).chat_template((Message("user", "w5"),), True, None)
+
+
+def test_a_tokenizer_with_a_method_of_its_own_renders_by_that() -> None:
+    class Own(PreTrainedTokenizerFast):
+        def apply_chat_template(self, conversation: Any, **_: Any) -> str:  # type: ignore[override]
+            return f"own {conversation[0]['content']}"
+
+    made = Own(tokenizer_object=words(True).backend_tokenizer, chat_template=MISTRAL)
+    assert HFTokenizer(made).chat_template((Message("user", "w5"),), True, None) == "own w5"
+
+
 def test_a_slow_tokenizer_gives_what_a_fast_one_gives() -> None:
     class Slow:
         """The same tokenizer without what makes it fast."""

@@ -68,11 +68,14 @@ def test_a_circle_of_includes_is_refused_and_printed(manage: Callable[..., TaskM
         manager.load("t")
 
 
-def test_a_chain_of_200_includes_works(manage: Callable[..., TaskManager]) -> None:
-    files = {f"i{n}.yaml": f"include: i{n + 1}.yaml\nmetadata: {{level: {n}}}\n" for n in range(199)}
-    manager = manage({"t.yaml": "task: t\ninclude: i0.yaml\n", **files, "i199.yaml": "repeats: 7\n"})
+def test_a_chain_of_250_files_works_and_one_more_is_too_many(manage: Callable[..., TaskManager]) -> None:
+    files = {f"i{n}.yaml": f"include: i{n + 1}.yaml\nmetadata: {{level: {n}}}\n" for n in range(248)}
+    manager = manage({"t.yaml": "task: t\ninclude: i0.yaml\n", **files, "i248.yaml": "repeats: 7\n"})
     config = manager.load("t")["tasks"]["t"].config
     assert (config.repeats, config.metadata) == (7, {"level": 0})
+    more = manage({"u.yaml": "task: u\ninclude: t.yaml\n"})
+    with pytest.raises(ConfigError, match="more than 250 files include each other"):
+        more.load("u")
 
 
 @pytest.mark.slow

@@ -23,7 +23,9 @@ from assay.report.table import results_table, table_footing
 from assay.report.write import as_csv, as_html, as_markdown
 from assay.runs.run import finished_run
 from compared_world import write_tasks
+from group_world import group_file, scored
 from run_world import rows_of
+from small_runs import ANYTHING, run
 from viewer_world import fetched, serving
 
 MEAN = "aggregate_metric_list: [{metric: x, aggregation: mean}]"
@@ -199,6 +201,17 @@ def test_leaving_out_what_lacks_a_metric_does_not_leave_out_what_was_not_run(tmp
     results = evaluated(folder, HALF, lenient=False)
     assert table_row(results, "g")[6] == "–"
     assert "2 of 3 tasks" in rows_of(results, "g")["x,none"]["reason"]
+
+
+def test_leaving_out_what_lacks_a_metric_does_not_leave_out_a_task_whose_aggregation_failed(tmp_path: Path) -> None:
+    scored(tmp_path, "t", x=[1, 0])
+    scored(tmp_path, "u", x=[1, 1])
+    (tmp_path / "own.py").write_text("def nothing(scores):\n    raise ValueError('nothing')\n")
+    task = tmp_path / "u.yaml"
+    task.write_text(task.read_text().replace("aggregation: mean", "aggregation: !function own.nothing"))
+    group_file(tmp_path, "group: g\ntask: [t, u]\naggregate_metric_list: [{metric: x, missing: skip}]\n")
+    row = rows_of(run(tmp_path, ANYTHING, "g"), "g")["x,none"]
+    assert (row["value"], row["reason"]) == (None, "1 of 2 tasks: no score of u")
 
 
 def test_numbers_of_a_group_scorer_are_withheld_as_well(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from bench.labels import Cell, measured, ranking
+from scipy.stats import t  # type: ignore[import-untyped]
 
 from assay.statistics import combine, estimate
 from assay.statistics.aggregations import krippendorff_alpha
@@ -85,6 +86,11 @@ def test_a_judge_that_says_the_same_of_all_adds_nothing_to_the_labels() -> None:
     assert (number.method, number.tuning) == ("labels alone, mid-p", 0.0)
 
 
+def test_a_bound_at_infinity_is_none() -> None:
+    number, plain = corrected(*SCORES, bounds=(0.0, math.inf)), corrected(*SCORES, bounds=None)
+    assert (number.value, number.stderr, number.high) == (plain.value, plain.stderr, plain.high)
+
+
 def test_a_judge_that_is_right_is_not_believed_without_an_interval() -> None:
     verdicts = [1.0] * 300 + [0.0] * 200
     number = corrected(verdicts, [each if place % 10 == 0 else NONE for place, each in enumerate(verdicts)])
@@ -135,6 +141,22 @@ def test_clusters_that_are_labelled_and_judged_alike_count_once() -> None:
     fourfold = corrected(np.tile(judge, 4), np.tile(labels, 4), clusters=np.tile(np.arange(200), 4).tolist())
     assert fourfold.value == pytest.approx(single.value)
     assert fourfold.stderr == pytest.approx(single.stderr, rel=0.01)
+
+
+ALONE = [0.5] * 20, [0.2, 0.5, 0.9, 0.4, 0.7, 0.65, 0.1, 0.8, *[NONE] * 12]
+
+
+@pytest.mark.parametrize("scores", [SCORES, ALONE], ids=["corrected", "labels alone"])
+def test_for_comparisons_documents_are_as_far_apart_as_the_interval_is_wide(
+    scores: tuple[list[float], list[float]],
+) -> None:
+    number = corrected(*scores)
+    documents, low, high = number.for_contrasts, number.low, number.high
+    assert low is not None
+    assert high is not None
+    assert documents.mean() == pytest.approx(number.value)
+    error = math.sqrt(((documents - documents.mean()) ** 2).sum()) / len(documents)
+    assert t.ppf(0.975, len(documents) - 1) * error == pytest.approx((high - low) / 2, rel=1e-6)
 
 
 def test_a_group_of_corrected_numbers_has_their_errors() -> None:

@@ -1,7 +1,6 @@
 """Work beside a model that computes: requests are tokenized ahead, responses scored and stored, weights loaded while tasks are
 prepared. None of it changes what a run writes, what is reported, or that Ctrl-C ends it."""
 
-import resource
 import shutil
 import signal
 import threading
@@ -15,13 +14,11 @@ import pytest
 
 from assay import simple_evaluate
 from assay.ahead import Ahead
-from assay.memory_turns import limiting_memory, mapping_memory, waiting_for_device
 from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED
 from assay.models.local.hf.backend import HF
 from assay.models.protocol import Answered
 from assay.records import Request
-from assay.templates import limited
 from commands import Run
 from hf_world import build, text, words
 from run_world import differing, everything, journal, outcome, results, start
@@ -50,47 +47,6 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.005)
-
-
-# --- turns between templates and threads
-
-
-def test_a_thread_gets_its_turn_between_templates_that_follow_each_other() -> None:
-    has_turn = threading.Event()
-
-    def load() -> None:
-        with mapping_memory():
-            has_turn.set()
-
-    with limiting_memory():
-        thread = threading.Thread(target=load)
-        thread.start()
-    for _ in range(1_000):  # 2 s, without a pause in which no template has its turn
-        with limiting_memory():
-            time.sleep(0.002)
-        if has_turn.is_set():
-            break
-    assert has_turn.is_set()
-    thread.join()
-
-
-def test_templates_have_their_turn_while_a_thread_waits_for_the_device() -> None:
-    waits, is_computed = threading.Event(), threading.Event()
-
-    def compute() -> None:
-        with mapping_memory():
-            with waiting_for_device():
-                waits.set()
-                is_computed.wait(30)
-            assert is_computed.is_set()
-
-    thread = threading.Thread(target=compute)
-    thread.start()
-    assert waits.wait(30)
-    with limiting_memory():
-        assert not is_computed.is_set()
-    is_computed.set()
-    thread.join()
 
 
 # --- a thread that works ahead
@@ -139,29 +95,6 @@ def test_closing_ends_a_thread_in_the_middle_of_an_item() -> None:
     begun.wait(60)
     ahead.close()
     assert len(ended) == 1 and ended[0] is not threading.main_thread() and not ended[0].is_alive()
-
-
-def test_no_template_limits_memory_while_a_thread_maps_some() -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    def load() -> None:
-        with mapping_memory():
-            begun.set()
-            time.sleep(0.2)
-            assert resource.getrlimit(resource.RLIMIT_AS)[0] == before
-            ended.set()
-
-    before = resource.getrlimit(resource.RLIMIT_AS)[0]
-    thread = threading.Thread(target=load)
-    thread.start()
-    begun.wait(60)
-    assert limited(
-        10.0, "a template", lambda: (ended.is_set(), resource.getrlimit(resource.RLIMIT_AS)[0] != before)
-    ) == (
-        True,
-        True,
-    )
-    thread.join()
 
 
 # --- a model that answers in a thread

@@ -15,6 +15,7 @@ from statsmodels.stats.power import NormalIndPower
 
 from assay.comparison.contrasts import ComparedTask, Part, contrast
 from assay.score_keys import ScoreKey
+from assay.statistics import compare
 from assay.statistics.paired import (
     Contrast,
     PairedValues,
@@ -323,3 +324,12 @@ def test_a_number_that_some_resample_has_not_has_no_spread(missing: float) -> No
 
 def test_a_difference_without_a_spread_has_p_1() -> None:
     assert significance(Contrast(0.5, None, 0.0, 10, 10)).p == 1.0
+
+
+@pytest.mark.parametrize(("documents", "is_skewed"), [(9, False), (10, True), (11, True)])
+def test_ten_documents_show_that_a_difference_is_skewed_and_fewer_do_not(documents: int, is_skewed: bool) -> None:
+    changes = [number / 10 for number in range(documents - 1)]
+    change = compare([0.0] * documents, [*changes, 6.0])
+    assert change.low is not None
+    assert change.high is not None
+    assert (change.high - change.value > 2 * (change.value - change.low)) == is_skewed

@@ -254,6 +254,8 @@ def test_with_compat_the_later_of_two_wins_as_in_lm_eval(tmp_path: Path) -> None
 @pytest.mark.parametrize(("entries", "said", "lines"), [
     ("- {metric: exact_match}\n- {metric: exact_match, aggregation: min}", "two entries make the row 'exact_match': the other one is at", (4, 5)),
     ("- {metric: exact_match, filter_list: [none, x]}\n- {metric: exact_match, filter_list: [none]}", "two entries make the row 'exact_match'", (4, 5)),
+    ("- {metric: exact_match, filter_list: none}\n- {metric: exact_match}", "two entries make the row 'exact_match'", (4, 5)),
+    ("- {metric: exact_match}\n- {metric: exact_match, filter_list: none}", "two entries make the row 'exact_match'", (4, 5)),
     ("- {metric: exact_match, name: 'a,b'}", "a row cannot be named 'a,b'", (4,)),
     ("- {metric: exact_match, name: alias}", "a row cannot be named 'alias'", (4,)),
     ("- {metric: exact_match, name: all_stderr}", "a row cannot be named 'all_stderr'", (4,)),

@@ -2,34 +2,39 @@
 
 usage: python tools/mutants.py [PACKAGE …] [--seed N] [--drawn N] [--tests PATH …] [--again]
 
-Cosmic-ray finds the places, makes the change and runs pytest; this file draws the places, chooses the tests by coverage.py's
-contexts and prints the table. Everything happens in a copy of the repository, .mutants/tree. The exit code is 1 when less than
+Cosmic Ray finds the places and makes the change; this file draws the places, chooses the tests by coverage.py's contexts, runs
+pytest and prints the table. Everything happens in a copy of the repository, .mutants/tree. The exit code is 1 when less than
 80 % of a package's mutants are killed, equivalents not counted, or more than 5 % are equivalents.
 (docs/decisions/0033-mutants.md)
 """
 
 import argparse
 import ast
+import difflib
+import filecmp
+import gc
 import hashlib
 import json
 import os
-import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
-from cosmic_ray.commands import init
-from cosmic_ray.mutating import mutate_and_test
-from cosmic_ray.testing import run_tests
-from cosmic_ray.work_db import WorkDB, use_db
-from cosmic_ray.work_item import MutationSpec, TestOutcome
+import pytest
+from cosmic_ray.ast import ast_nodes, get_ast_from_path
+from cosmic_ray.ast.ast_query import ASTQuery
+from cosmic_ray.mutating import use_mutation
+from cosmic_ray.plugins import get_operator, operator_names
 
 from coverage import CoverageData
 
@@ -39,16 +44,19 @@ TREE = WORK / "tree"
 EQUIVALENTS = ROOT / "tools" / "mutants_equivalent.toml"
 PACKAGES = ("groups", "statistics", "catalog", "engine", "runs", "scoring")
 LEAST_KILLED, MOST_EQUIVALENT = 0.8, 0.05
-SECONDS_OF_TESTS = 60.0
+SECONDS_OF_TESTS = 20.0
 """A mutant that lives through so many seconds of tests, quick ones first, survives: thousands reach the middle of the code."""
 
+FILES_FIRST = 3
 
-def is_telling(operator: str) -> bool:
+
+def is_telling(name: str) -> bool:
     """Say whether an operator makes mutants that a test can only kill by looking at a result.
 
     `a | b` for `a + b`, `x < None` for `x is None` raise as soon as the line runs; `==` for `is`, and a function without its cache,
     mostly mean the same.
     """
+    operator = name.removeprefix("core/")
     old, _, new = operator.partition("_")[2].partition("_")
     bits, shifts = {"BitOr", "BitAnd", "BitXor"}, {"LShift", "RShift"}
     if operator.startswith("ReplaceBinaryOperator"):
@@ -63,7 +71,10 @@ class Mutant:
     """One change of one place. `name` is its file, function, line and operator, and which of those that are alike."""
 
     name: str
-    spec: MutationSpec
+    file: Path
+    start: tuple[int, int]
+    operator: str
+    occurrence: int
 
 
 @dataclass(frozen=True)
@@ -81,13 +92,14 @@ class Reach:
     tests: Mapping[str, Mapping[int, frozenset[str]]]
     seconds: Mapping[str, float]
 
-    def of(self, spec: MutationSpec) -> list[str]:
-        """Return the tests that execute the changed statement, quick ones first, up to SECONDS_OF_TESTS.
+    def of(self, mutant: Mutant) -> list[list[str]]:
+        """Return the tests that execute the changed statement, quick ones first, up to SECONDS_OF_TESTS: first those of the files
+        that have most of them, since a file must be read before its tests run.
 
         What is executed at import (defaults, fields, constants) concerns every test of its function, or of its file.
         """
-        lines = self.tests.get(str(spec.module_path), {})
-        first, last = _executed_lines(TREE / spec.module_path, spec.start_pos[0])
+        lines = self.tests.get(str(mutant.file), {})
+        first, last = _executed_lines(TREE / mutant.file, mutant.start[0])
         reaching = {test for line, tests in lines.items() if first <= line <= last for test in tests}
         chosen, spent = [], 0.0
         for test in sorted(reaching & self.seconds.keys(), key=lambda test: (self.seconds[test], test)):
@@ -95,7 +107,9 @@ class Reach:
             if chosen and spent > SECONDS_OF_TESTS:
                 break
             chosen.append(test)
-        return chosen
+        nearest = {file for file, _ in Counter(test.partition("::")[0] for test in chosen).most_common(FILES_FIRST)}
+        parts = [[test for test in chosen if (test.partition("::")[0] in nearest) is first] for first in (True, False)]
+        return [part for part in parts if part]
 
 
 @cache
@@ -129,12 +143,12 @@ def _last(node: ast.stmt) -> int:
     return node.end_lineno or node.lineno
 
 
-def _is_code(path: Path, spec: MutationSpec) -> bool:
+def _is_code(path: Path, operator: str, place: tuple[int, int]) -> bool:
     """Say whether what is changed runs: types do not, and the `*` of a signature or of `**kwargs` is no multiplication."""
     annotations, operations = _spans(path)
-    if spec.operator_name.startswith("core/ReplaceBinaryOperator"):
-        return any(start <= spec.start_pos < end for start, end in operations)
-    return not any(start <= spec.start_pos < end for start, end in annotations)
+    if operator.startswith("core/ReplaceBinaryOperator"):
+        return any(start <= place < end for start, end in operations)
+    return not any(start <= place < end for start, end in annotations)
 
 
 Span = tuple[tuple[int, int], tuple[int, int]]
@@ -158,24 +172,30 @@ def _end(node: ast.expr) -> tuple[int, int]:
     return node.end_lineno or 0, node.end_col_offset or 0
 
 
+def _changes(path: Path) -> Iterator[Mutant]:
+    """Yield every change of a file by an operator that is telling."""
+    nodes, lines = list(ast_nodes(get_ast_from_path(path))), path.read_text(encoding="utf-8").splitlines()
+    file, alike = path.relative_to(TREE), Counter[str]()
+    for name in filter(is_telling, operator_names()):
+        operator = get_operator(name)()
+        found = ((node, start) for node in nodes for start, _ in operator.mutation_positions(node))
+        for occurrence, (node, start) in enumerate(found):
+            if _is_code(path, name, start):
+                function = ASTQuery(node).get_definition_name() or ""
+                change = f"{file}: {function}: {lines[start[0] - 1].strip()}: {name.removeprefix('core/')}"
+                alike[change] += 1
+                yield Mutant(f"{change} {alike[change]}", file, start, name, occurrence)
+
+
 def draw(package: str, seed: int, count: int) -> list[Mutant]:
     """Draw `count` places of a package and one change for each.
 
     Places and changes are ranked by a hash of the seed and their name: code that changes elsewhere leaves the draw as it is.
     """
-    paths = [path.relative_to(TREE) for path in sorted((TREE / "src/assay" / package).rglob("*.py"))]
-    with use_db(str(WORK / "places.sqlite"), WorkDB.Mode.create) as found:
-        init(paths, found, {})
-        specs = [mutation for item in found.work_items for mutation in item.mutations]
-    lines = {path: (TREE / path).read_text(encoding="utf-8").splitlines() for path in paths}
-    alike: Counter[str] = Counter()
     places: dict[tuple[Path, tuple[int, int]], list[Mutant]] = {}
-    for spec in sorted(specs, key=lambda spec: (spec.module_path, spec.operator_name, spec.occurrence)):
-        path, operator = spec.module_path, spec.operator_name.removeprefix("core/")
-        if is_telling(operator) and _is_code(TREE / path, spec):
-            name = f"{path}: {spec.definition_name or ''}: {lines[path][spec.start_pos[0] - 1].strip()}: {operator}"
-            alike[name] += 1
-            places.setdefault((path, spec.start_pos), []).append(Mutant(f"{name} {alike[name]}", spec))
+    for path in sorted((TREE / "src/assay" / package).rglob("*.py")):
+        for mutant in _changes(path):
+            places.setdefault((path, mutant.start), []).append(mutant)
 
     def rank(mutant: Mutant, kind: str) -> str:
         return hashlib.sha256(f"{seed} {kind} {mutant.name}".encode()).hexdigest()
@@ -186,17 +206,64 @@ def draw(package: str, seed: int, count: int) -> list[Mutant]:
 
 
 def copy_tree() -> None:
-    """Copy the files that git knows or would add: mutants are written into the copy."""
+    """Copy the files that git knows or would add: mutants are written into the copy. What is the same stays, compiled as it is."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    shutil.rmtree(TREE, ignore_errors=True)
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (TREE / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, TREE / name)
+    names = {name for name in listed.split("\0") if (ROOT / name).is_file()}
+    for path in TREE.rglob("*.py"):
+        if str(path.relative_to(TREE)) not in names:
+            path.unlink()
+    for name in names:
+        copied = TREE / name
+        if not copied.is_file() or not filecmp.cmp(ROOT / name, copied, shallow=False):
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, copied)
 
 
-PYTEST = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+PRELOADED = (
+    "aiohttp",
+    "hypothesis",
+    "jinja2",
+    "numpy",
+    "orjson",
+    "pyarrow.parquet",
+    "pytest",
+    "scipy.stats",
+    "sklearn.metrics",
+    "yaml",
+)
+"""What most tests import, and no mutant changes: imported once, it costs a mutant nothing."""
+MARKED = ["-m", "not (process or browser or torch or slow or nightly)", "--continue-on-collection-errors"]
+"""The tests that run within this process. Files that import torch are not collected where it is not installed."""
+KILLED = None
+"""The exit code of tests whose time was over."""
+
+
+def run_pytest(arguments: Sequence[str], limit: float) -> tuple[int | None, str]:
+    """Run tests in a fork of this process, which knows no module of assay; return pytest's exit code and what it printed."""
+    output = WORK / "output"
+    child = os.fork()
+    if child == 0:
+        os.setsid()  # processes of tests end with it
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        sys.path[:0] = [str(TREE), str(TREE / "src")]
+        known = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is imported already
+        options = ["-q", "--no-header", "-p", "no:cacheprovider", "--hypothesis-seed=0", *known]
+        code: int = pytest.main([*options, *arguments])
+        sys.stdout.flush()
+        os._exit(code)
+    end = time.monotonic() + limit
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status), output.read_text(encoding="utf-8", errors="replace")
+        if time.monotonic() > end:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return KILLED, ""
+        time.sleep(0.02)
 
 
 def measure_reach(tests: Sequence[str], again: bool) -> None:
@@ -210,7 +277,8 @@ def measure_reach(tests: Sequence[str], again: bool) -> None:
     settings.write_text("\n".join(lines), encoding="utf-8")
     traced = ["--cov", f"--cov-config={settings}", "--cov-context=test", "--cov-report="]
     timed = ["-o", "junit_family=xunit1", f"--junitxml={report}"]
-    subprocess.run([*PYTEST, "--quick", *traced, *(["--cov-append"] if again else []), *timed, *tests], check=False)
+    run_pytest([*MARKED, *traced, *(["--cov-append"] if again else []), *timed, *tests], 24 * 60 * 60)
+    print((WORK / "output").read_text(encoding="utf-8").splitlines()[-1], flush=True)
     seconds = json.loads(kept.read_text(encoding="utf-8")) if again else {}
     for case in ElementTree.parse(report).iter("testcase"):
         if case.find("failure") is None and case.find("error") is None:
@@ -218,8 +286,8 @@ def measure_reach(tests: Sequence[str], again: bool) -> None:
     kept.write_text(json.dumps(seconds), encoding="utf-8")
 
 
-def read_reach() -> Reach:
-    """Read what `measure_reach` stored."""
+def read_reach(packages: Sequence[str]) -> Reach:
+    """Read what `measure_reach` stored of the files of these packages."""
     stored = CoverageData(str(WORK / "coverage"))
     stored.read()
     tests = {
@@ -228,26 +296,29 @@ def read_reach() -> Reach:
             for line, contexts in stored.contexts_by_lineno(file).items()
         }
         for file in stored.measured_files()
+        if Path(file).parts[2] in packages
     }
     return Reach(tests, json.loads((WORK / "times.json").read_text(encoding="utf-8")))
 
 
-def examine(spec: MutationSpec, reach: Reach) -> Result:
+def examine(mutant: Mutant, reach: Reach) -> Result:
     """Run the tests that reach a mutant until one fails."""
-    tests = reach.of(spec)
-    command = shlex.join([*PYTEST, "-x", "--tb=no", *tests] if tests else ["true"])
-    limit = 60 + 5 * sum(reach.seconds[test] for test in tests)
-    result = mutate_and_test([spec], command, limit)
-    if result.diff is None:
-        raise RuntimeError(result.output)
-    if not result.is_killed:
-        return Result(
-            "survived", f"{len(tests)} tests pass\n{result.diff}" if tests else f"no test reaches it\n{result.diff}"
-        )
-    named = next((line for line in str(result.output).splitlines() if line.startswith(("FAILED ", "ERROR "))), None)
+    parts = reach.of(mutant)
+    limit = 60 + 5 * sum(reach.seconds[test] for part in parts for test in part)
+    code, output, tests = 0, "", []
+    with use_mutation(mutant.file, get_operator(mutant.operator)(), mutant.occurrence) as (before, after):
+        compared = difflib.unified_diff(before.splitlines(), str(after).splitlines(), lineterm="", n=1)
+        diff = "\n".join(list(compared)[2:])
+        for tests in parts:
+            code, output = run_pytest(["-x", "--tb=no", *tests], limit)
+            if code != 0:
+                break
+    if code == 0:
+        return Result("survived", f"{sum(map(len, parts))} tests pass\n{diff}")
+    named = next((line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))), None)
     # pytest itself broke, or time was over: that is the change's doing only if the same tests pass without it
-    if named is None and run_tests(command, limit)[0] is not TestOutcome.SURVIVED:
-        return Result("survived", f"undecided: these tests break without the change, too\n{result.diff}")
+    if named is None and run_pytest(["-x", "--tb=no", *tests], limit)[0] != 0:
+        return Result("survived", f"undecided: these tests break without the change, too\n{diff}")
     return Result("killed", named or "timeout, or tests that cannot be loaded")
 
 
@@ -257,20 +328,22 @@ def examine_package(package: str, options: argparse.Namespace, reach: Reach) -> 
     kept = WORK / f"{package}.json"
     known = json.loads(kept.read_text(encoding="utf-8")) if options.again and kept.exists() else {}
     mutants = draw(package, options.seed, options.drawn)
-    results: dict[str, Result] = {}
+    outcomes: Counter[str] = Counter()
     for number, mutant in enumerate(mutants, 1):
+        before = Result(**known[mutant.name]) if mutant.name in known else None
         if reason := equivalents.get(mutant.name):
             result = Result("equivalent", reason)
-        elif known.get(mutant.name, {}).get("outcome") == "killed":
-            result = Result(**known[mutant.name])
+        elif before is not None and (before.outcome == "killed" or not options.tests):
+            result = before
         else:
-            result = examine(mutant.spec, reach)
-        results[mutant.name] = result
-        place = f"{mutant.spec.module_path}:{mutant.spec.start_pos[0]}"
+            result = examine(mutant, reach)
+        known[mutant.name] = asdict(result)
+        outcomes[result.outcome] += 1
+        place = f"{mutant.file}:{mutant.start[0]}"
         shown = f"\n{mutant.name}\n{result.reason}\n" if result.outcome == "survived" else result.reason
         print(f"{package} {number}/{len(mutants)}: {result.outcome} {place} {shown}", flush=True)
-        kept.write_text(json.dumps({name: asdict(done) for name, done in results.items()}, indent=1), encoding="utf-8")
-    return Counter(result.outcome for result in results.values())
+        kept.write_text(json.dumps(known, indent=1), encoding="utf-8")
+    return outcomes
 
 
 def main() -> int:
@@ -288,11 +361,16 @@ def main() -> int:
     options = parser.parse_args()
     copy_tree()
     os.chdir(TREE)
-    os.environ["PYTHONPATH"] = str(TREE / "src")
+    os.environ |= {"PYTHONPATH": str(TREE / "src"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    for module in PRELOADED:
+        import_module(module)
     if options.tests or not options.again:
         measure_reach(options.tests or ["tests", "src"], options.again)
-    reach = read_reach()
-    counts = {package: examine_package(package, options, reach) for package in options.packages or PACKAGES}
+    packages = options.packages or PACKAGES
+    reach = read_reach(packages)
+    gc.freeze()
+    sys.dont_write_bytecode = True  # or of two changes within a second the first is run twice
+    counts = {package: examine_package(package, options, reach) for package in packages}
     print(f"\n{'package':12}{'drawn':>8}{'killed':>8}{'survived':>10}{'equivalent':>12}{'share':>8}")
     enough = True
     for package, count in counts.items():

@@ -14,8 +14,6 @@ from queue import Empty, Queue
 from types import ModuleType, TracebackType
 from typing import Generic, NamedTuple, Self, TypeVar
 
-from assay.memory_turns import mapping_memory
-
 T = TypeVar("T")
 NAME = "assay-ahead"
 WAIT_SECONDS = 0.05
@@ -133,6 +131,4 @@ def import_ahead(names: Sequence[str]) -> None:
 
 def _imported(names: Sequence[str]) -> Generator[ModuleType]:
     for name in names:
-        with mapping_memory():
-            module = import_module(name)
-        yield module
+        yield import_module(name)

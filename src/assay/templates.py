@@ -1,34 +1,25 @@
 """Jinja templates of task files, formats, judges and tokenizers: sandboxed, and limited in time, memory and output.
 
 Whoever writes a template may not stop or fill the machine of whoever validates or runs it. Templates without loops, macros
-and operations that make much out of little cannot, and are rendered without any cost. Others are rendered under an alarm and
-a limit on memory. Expressions are never computed while a template is compiled, where nothing says whose fault it is.
+and operations that make much out of little cannot, and are rendered here without any cost. Others are rendered by a process with
+limits (`template_worker`). Expressions are never computed while a template is compiled, where nothing says whose fault it is.
 """
 
-import os
 import re
-import sys
-import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, meta, nodes
+from jinja2 import StrictUndefined, meta, nodes
+from jinja2 import Undefined as JinjaUndefined
 from jinja2.runtime import new_context
 from jinja2.sandbox import SandboxedEnvironment
 
-from assay.memory_turns import limiting_memory
-from assay.user_code import TIME_LIMIT, alarmed, in_main_thread
+from assay.template_worker import MAX_RENDERED, CannotTravel, Render, Renderer
+from assay.template_worker import RENDER_ERRORS as RENDER_ERRORS
+from assay.template_worker import reason as reason
+from assay.user_code import TIME_LIMIT, alarmed
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Values = Mapping[str, Any]
-MAX_RENDERED = 64 * 2**20
-"""Characters of one rendered template: as many as an answer may have bytes, and more than any model reads."""
-MAX_MEMORY = 512 * 2**20
-"""Bytes that a template may take while it is rendered: 64 Mi characters, of up to four bytes, in pieces and joined."""
-MAX_REASON = 500
-"""Characters of the reason that a template failed: it may name what the template made."""
 MIN_SECONDS = 0.1
 """The shortest time limit of a template that always takes too long."""
 _COMPUTED = (nodes.BinExpr, nodes.Filter, nodes.Test)
@@ -44,11 +35,6 @@ _SIMPLE_METHODS = frozenset((
     "removeprefix", "removesuffix", "replace", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith",
     "strip", "title", "upper", "values",
 ))  # fmt: skip
-RENDER_ERRORS = (
-    TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError, NameError, re.error,
-    RuntimeError, MemoryError, TimeoutError,
-)  # fmt: skip
-"""Errors that a template may raise for a document."""
 COMPILE_ERRORS = (*RENDER_ERRORS, SyntaxError)
 
 
@@ -61,8 +47,39 @@ class Undefined(StrictUndefined):
         return str(self)  # raises
 
 
+def regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:
+    return re.sub(pattern, repl, text, count=count)
+
+
+def letter_choices(choices: Sequence[object], sep: str = "\n", style: str = ". ") -> str:
+    """The choices, each with its letter (as in lm-eval 0.5)."""
+    return sep.join(f"{chr(65 + number)}{style}{choice}" for number, choice in enumerate(choices))
+
+
+def answer_key_to_index(key: object, labels: Sequence[object] | None = None) -> int:
+    """The index of an answer key: its position among the labels, else in the alphabet."""
+    return list(labels).index(key) if labels is not None else ord(str(key).strip().upper()) - 65
+
+
+TASK_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "regex_replace": regex_replace, "letter_choices": letter_choices, "answer_key_to_index": answer_key_to_index,
+}  # fmt: skip
+"""Filters of the templates of tasks, beside Jinja's."""
+
+
 class Sandbox(SandboxedEnvironment):
-    """The environment of templates that others wrote."""
+    """The environment of templates that others wrote. `trim` removes lines that hold a block alone."""
+
+    def __init__(
+        self,
+        undefined: type[JinjaUndefined] = JinjaUndefined,
+        filters: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        trim: bool = False,
+    ) -> None:
+        super().__init__(undefined=undefined, keep_trailing_newline=True, trim_blocks=trim, lstrip_blocks=trim)
+        self.filters |= filters or {}
+        self._settings = undefined, filters, trim
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
@@ -70,31 +87,31 @@ class Sandbox(SandboxedEnvironment):
             node.__dict__["as_const"] = _not_now
         return tree
 
-    def renderer(self, text: str, *, whole: bool = False) -> Callable[[Values], str]:
+    def renderer(self, text: str, *, whole: bool = False) -> Render:
         """A function that renders a template. With `whole` the values are complete, with Jinja's own functions."""
-        return limited(TIME_LIMIT, "the template", self._renderer, text, whole)
+        return alarmed(TIME_LIMIT, "the template", self._renderer, text, whole)
 
     def variables(self, text: str) -> set[str]:
         """The variables that a template uses and does not set."""
-        return limited(TIME_LIMIT, "the template", lambda: meta.find_undeclared_variables(self.parse(text)))
+        return alarmed(TIME_LIMIT, "the template", lambda: meta.find_undeclared_variables(self.parse(text)))
 
-    def _renderer(self, text: str, whole: bool) -> Callable[[Values], str]:
+    def _renderer(self, text: str, whole: bool) -> Render:
         tree = self.parse(text)
-        template = self.from_string(tree)
-        root, name, blocks = template.root_render_func, template.name, template.blocks
-        # Jinja would merge the same globals into every row, at three times the cost of the rendering, and list their names
-        added = None if whole else template.globals
-
-        def render(values: Values) -> str:
-            return "".join(root(new_context(self, name, blocks, values, whole, added)))  # type: ignore[arg-type]  # copied if not whole
-
-        seconds = TIME_LIMIT
+        render = self.render_here(tree, whole=whole)
+        if is_simple(tree):
+            return render
+        draws = "random" in text or "lipsum" in text
+        elsewhere = Renderer("the template", _render_text, text, *self._settings, draws=draws)
+        used, usual, seconds = meta.find_undeclared_variables(tree), self.globals, TIME_LIMIT
 
         def render_limited(values: Values) -> str:
             """One that takes too long for every document gets a shorter limit each time, so that checks and runs end."""
             nonlocal seconds
+            own = {name: values[name] for name in used if name in values and values[name] is not usual.get(name)}
             try:
-                rendered = limited(seconds, "the template", render, values)
+                rendered = elsewhere(own, seconds)
+            except CannotTravel:  # a user's objects, whose code runs here anyway
+                rendered = alarmed(seconds, "the template", render, values)
             except TimeoutError:
                 seconds = max(seconds / 2, MIN_SECONDS)
                 raise
@@ -103,15 +120,27 @@ class Sandbox(SandboxedEnvironment):
                 raise ValueError(f"the template gives more than {MAX_RENDERED >> 20} million characters")
             return rendered
 
-        return render if is_simple(tree) else render_limited
+        return render_limited
+
+    def render_here(self, tree: nodes.Template, *, whole: bool = False) -> Render:
+        """A function that renders a template in this process, without limits."""
+        template = self.from_string(tree)
+        root, name, blocks = template.root_render_func, template.name, template.blocks
+        # Jinja would merge the same globals into every row, at three times the cost of the rendering, and list their names
+        added = None if whole else template.globals
+
+        def render(values: Values) -> str:
+            return "".join(root(new_context(self, name, blocks, values, whole, added)))  # type: ignore[arg-type]  # copied if not whole
+
+        return render
 
 
-def reason(error: BaseException) -> str:
-    """The reason that a template failed, in words."""
-    if isinstance(error, RecursionError):
-        return "the template is nested too deeply, or calls itself without end"
-    said = str(error) or type(error).__name__
-    return said if len(said) <= MAX_REASON else f"{said[:MAX_REASON]}…"
+def _render_text(
+    text: str, undefined: type[JinjaUndefined], filters: Mapping[str, Callable[..., Any]] | None, trim: bool
+) -> Render:
+    """A function that renders a template: made in the process with limits."""
+    sandbox = Sandbox(undefined, filters, trim=trim)
+    return sandbox.render_here(sandbox.parse(text))
 
 
 def _not_now(*_: object) -> None:
@@ -160,51 +189,3 @@ def _is_growing(call: nodes.Call | nodes.Filter) -> bool:
         return len(sizes) < 2 or bool(call.kwargs) or sizes[1] > max(sizes[0], 1) or sizes[0] in (0, MAX_RENDERED)
     separator = getattr(call.node, "node", None) if isinstance(call, nodes.Call) else nodes.Const("")
     return name == "join" and (not isinstance(separator, nodes.Const) or len(str(separator.value)) > 16)
-
-
-def limited(seconds: float, what: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function with a limit on time and memory: a TimeoutError or a MemoryError says that it was reached.
-
-    Other threads than the main one have neither: alarms reach only that one, and two could not set limits for each other.
-    """
-    if not in_main_thread() or sys.platform != "linux":
-        return alarmed(seconds, what, function, *args, **kwargs)
-    with limiting_memory():
-        return _with_less_memory(seconds, what, function, *args, **kwargs)
-
-
-def _with_less_memory(seconds: float, what: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    import resource
-
-    limits = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    allowed = [each for each in (soft, hard) if each != resource.RLIM_INFINITY]
-    for again in (False, True):
-        known = _mapped(again=again)
-        resource.setrlimit(resource.RLIMIT_AS, (min([known + MAX_MEMORY, *allowed]), hard))
-        try:
-            return alarmed(seconds, what, function, *args, **kwargs)
-        except TimeoutError as error:
-            stopped = str(error)
-        except MemoryError:
-            stopped = ""
-        finally:
-            resource.setrlimit(resource.RLIMIT_AS, limits)
-        # out of the handlers: errors hold, with their frames, all that the function had made
-        if stopped:
-            raise TimeoutError(stopped)
-        if _mapped(again=True) < known + MAX_MEMORY // 8:
-            break  # else libraries have mapped more since the address space was last read
-    raise MemoryError(f"{what} takes more than {MAX_MEMORY >> 20} MB of memory")
-
-
-_known: tuple[float, int] = (0.0, 0)
-
-
-def _mapped(*, again: bool) -> int:
-    """The address space of this process in bytes, read once in a while: reading takes as long as rendering."""
-    global _known
-    now = time.monotonic()
-    if again or now > _known[0]:
-        pages = int(Path("/proc/self/statm").read_bytes().split()[0])
-        _known = (now + 0.1, pages * os.sysconf("SC_PAGE_SIZE"))
-    return _known[1]

@@ -190,7 +190,9 @@ class Selector:
                 )
                 return []
         if len(starts) > 1 and not nodes:
-            self._nothing(f"no member below {steps[0]!r} is named {'::'.join(steps[1:])!r}", steps[1], [])
+            self._nothing(
+                f"no member below {steps[0]!r} is named {'::'.join(steps[1:])!r}", steps[-1], _own_names(starts)
+            )
         return list({id(node): node for node in nodes}.values())
 
     def _below(
@@ -199,10 +201,8 @@ class Selector:
         there = list(nodes)
         matched = _matching_nodes(there, steps[0])
         if not matched and not quiet:
-            names = dict.fromkeys(node.name.rpartition("::")[2] for node in _breadth_first(there))
-            self._nothing(
-                f"{parent!r} has no member {steps[0]!r}", steps[0], names, f"`assay show {parent}` draws its members"
-            )
+            otherwise = f"`assay show {parent}` draws its members"
+            self._nothing(f"{parent!r} has no member {steps[0]!r}", steps[0], _own_names(there), otherwise)
         selected: list[CatalogNode] = []
         for node in matched:
             if len(steps) == 1:
@@ -215,7 +215,7 @@ class Selector:
                     Problem(TASKS_PLACE, f"{node.name!r} is a task and has no members", "end the path there")
                 )
         if len(steps) > 1 and len(matched) > 1 and not selected and not quiet:
-            self._nothing(f"no member below {parent!r} is named {'::'.join(steps)!r}", steps[-1], [])
+            self._nothing(f"no member below {parent!r} is named {'::'.join(steps)!r}", steps[-1], _own_names(matched))
         return selected
 
     def _path(self, written: str, settings: InheritedSettings) -> list[CatalogNode]:
@@ -294,6 +294,11 @@ def _matching_nodes(nodes: list[CatalogNode], pattern: str) -> list[CatalogNode]
         matched = [node for node in _breadth_first(nodes) if _matches(node.name, name)]
     unique = list({id(node): node for node in matched}.values())
     return unique[int(number) - 1 : int(number)] if number.isdigit() else unique
+
+
+def _own_names(nodes: Iterable[CatalogNode]) -> list[str]:
+    """The names of nodes and of those below, without the groups that they are written in."""
+    return list(dict.fromkeys(node.name.rpartition("::")[2] for node in _breadth_first(nodes)))
 
 
 def _breadth_first(nodes: Iterable[CatalogNode]) -> Iterator[CatalogNode]:

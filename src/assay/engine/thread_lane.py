@@ -11,7 +11,6 @@ from queue import Empty, SimpleQueue
 
 from assay.ahead import Ahead
 from assay.engine.lanes import Budget, KeyedRequest, KeyedResponse, Receive, WindowLane
-from assay.memory_turns import mapping_memory
 from assay.models.protocol import Model
 
 WINDOWS = 2
@@ -133,11 +132,7 @@ class ThreadLane(WindowLane):
 
                 try:
                     with self._turns.turn():
-                        while True:
-                            with mapping_memory():
-                                new = runner.run(batch())
-                            if new is None:
-                                break
+                        while (new := runner.run(batch())) is not None:
                             yield new
                 finally:
                     runner.run(responses.aclose())

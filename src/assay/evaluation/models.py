@@ -3,9 +3,7 @@
 import logging
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +17,7 @@ from assay.errors import ConfigError, Place, Problem, SelfExplanatory
 from assay.evaluation.dispatch import run_async
 from assay.evaluation.replicas import FleetOptions, fleet_options, open_model
 from assay.late import late
-from assay.memory_turns import mapping_memory
-from assay.models.load import backend, check_generation, imported_by, load_model, loads_ahead, parameters
+from assay.models.load import backend, check_generation, load_model, loads_ahead, parameters
 from assay.models.protocol import AnyModel, Remote, is_replicated
 from assay.models.scripted import NoModel
 from assay.models.servers.server_model import NONDETERMINISTIC, ServerModel
@@ -188,17 +185,11 @@ def model_under_test(config: RunConfig) -> AnyModel:
 
 
 def _loaded(config: RunConfig) -> Generator[AnyModel]:
-    """The model under test, loaded in a thread: its modules first, so that templates have a turn before the weights."""
+    """The model under test, loaded in a thread."""
     begin = getattr(backend(config.model), "begin_loading", None)
     if begin is not None:
         begin(**parse_arguments(config.model_args, "model_args"))
-    with suppress(ImportError):  # reported when the model is loaded
-        for name in imported_by(config.model):
-            with mapping_memory():
-                import_module(name)
-    with mapping_memory():
-        model = model_under_test(config)
-    yield model
+    yield model_under_test(config)
 
 
 def _opened(config: RunConfig, arguments: YAMLMapping) -> AnyModel:

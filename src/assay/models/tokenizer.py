@@ -111,7 +111,7 @@ class FolderTokenizer:
 
 @cache
 def _renderer(source: str) -> Callable[[Mapping[str, Any]], str]:
-    return Sandbox(keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True).renderer(source)
+    return Sandbox(trim=True).renderer(source)
 
 
 def _read(path: Path) -> dict[str, JSON]:

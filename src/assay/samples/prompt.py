@@ -15,7 +15,7 @@ from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, SelfExplanatory
 from assay.records import Function, Message, Prompt, Turn, plain
 from assay.safe_text import cut
-from assay.templates import COMPILE_ERRORS, RENDER_ERRORS, Sandbox, Undefined, reason
+from assay.templates import COMPILE_ERRORS, RENDER_ERRORS, TASK_FILTERS, Sandbox, Undefined, reason
 from assay.user_code import HALF, is_writable, place_of, user_code
 
 Row = Mapping[str, Any]
@@ -58,24 +58,7 @@ class InvalidTemplate(RenderError):
         self.reason = reason
 
 
-def regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:
-    return re.sub(pattern, repl, text, count=count)
-
-
-def letter_choices(choices: Sequence[object], sep: str = "\n", style: str = ". ") -> str:
-    """The choices, each with its letter (as in lm-eval 0.5)."""
-    return sep.join(f"{chr(65 + number)}{style}{choice}" for number, choice in enumerate(choices))
-
-
-def answer_key_to_index(key: object, labels: Sequence[object] | None = None) -> int:
-    """The index of an answer key: its position among the labels, else in the alphabet."""
-    return list(labels).index(key) if labels is not None else ord(str(key).strip().upper()) - 65
-
-
-_ENVIRONMENT = Sandbox(undefined=Undefined, keep_trailing_newline=True, autoescape=False)
-_ENVIRONMENT.filters |= {
-    "regex_replace": regex_replace, "letter_choices": letter_choices, "answer_key_to_index": answer_key_to_index,
-}  # fmt: skip
+_ENVIRONMENT = Sandbox(Undefined, TASK_FILTERS)
 
 
 def is_template(text: str) -> bool:

@@ -213,7 +213,7 @@ def _together(values: Sequence[float]) -> float | Repeated:
     return Repeated(values) if len(values) > 1 else values[0]
 
 
-_ENVIRONMENT = Sandbox(undefined=Undefined, keep_trailing_newline=True, autoescape=False)
+_ENVIRONMENT = Sandbox(Undefined)
 SHARED = ("question", "reference", "references", "rubric", "doc", "id", "low", "high")
 
 _SCENE = """

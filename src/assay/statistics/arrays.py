@@ -289,8 +289,8 @@ def numbered(clusters: Sequence[object]) -> list[int]:
     """A number for each cluster; a document without a label (None, NaN) is a separate one, as in runs."""
     known: dict[object, int] = {}
     labels = []
-    for place, label in enumerate(clusters):
-        missing = label is None or label != label  # NaN
-        key = (place,) if missing else label if isinstance(label, Hashable) else repr(label)
-        labels.append(known.setdefault(("none", key) if missing else key, len(known)))
+    for label in clusters:
+        is_missing = label is None or label != label  # NaN
+        key = object() if is_missing else label if isinstance(label, Hashable) else repr(label)
+        labels.append(known.setdefault(key, len(known)))
     return labels

@@ -17,8 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from assay.memory_turns import waiting_for_device
-
 Integers = npt.NDArray[np.int64]
 Array = npt.NDArray[np.generic]
 Span = tuple[int, int]
@@ -425,8 +423,7 @@ class HostCopy:
     def array(self) -> Array:
         """The values, once the device has computed them."""
         if self._event is not None:
-            with waiting_for_device():
-                self._event.synchronize()
+            self._event.synchronize()
         return self._copy.numpy()
 
 

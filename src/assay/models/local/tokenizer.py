@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.config.source import digest
 from assay.errors import ConfigError, did_you_mean
+from assay.models.local.chat_templates import apply_chat_template
 from assay.models.local.prefixes import shared_prefixes
 from assay.models.tokenizer import encode_pair, joined
 from assay.records import Message, messages_to_plain
-from assay.templates import limited
-from assay.user_code import TIME_LIMIT
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -34,7 +33,6 @@ REACH = 200
 SPLITTERS = frozenset((
     "Split", "ByteLevel", "Whitespace", "WhitespaceSplit", "Digits", "Punctuation", "BertPreTokenizer"
 ))  # fmt: skip
-CHAT = "the chat template"
 NORMALIZERS = frozenset(("NFC", "NFKC", "Lowercase"))
 
 
@@ -231,12 +229,11 @@ class HFTokenizer:
 
         arguments = {"chat_template": name, "add_generation_prompt": add_generation_prompt} | extra
         arguments |= {} if add_generation_prompt else {"continue_final_message": True}
-        apply = partial(self._tokenizer.apply_chat_template, tokenize=False, **arguments)
         try:
-            return str(limited(TIME_LIMIT, CHAT, apply, messages_to_plain(messages)))
+            return apply_chat_template(self._tokenizer, messages_to_plain(messages), arguments)
         except TemplateError:
             without_system = messages_to_plain([message for message in messages if message.role != "system"])
-            return str(limited(TIME_LIMIT, CHAT, apply, without_system))
+            return apply_chat_template(self._tokenizer, without_system, arguments)
 
     def check_template(self, name: str | None) -> None:
         """Raise a ConfigError if the chat template does not exist."""

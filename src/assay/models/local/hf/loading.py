@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from assay.ahead import Ahead
 from assay.errors import ConfigError, installing
-from assay.memory_turns import mapping_memory
 from assay.models.local.hf.adapters import check_adapter, merge_adapter
 from assay.models.local.hf.devices import choose_device, input_device
 from assay.models.local.loading import default_threads, fingerprint_folder
@@ -259,7 +258,7 @@ def start_device(options: HFOptions) -> None:
         return
 
     def start() -> Generator[None]:
-        with mapping_memory(), torch.inference_mode():  # whatever fails here is reported when the model is loaded
+        with torch.inference_mode():  # whatever fails here is reported when the model is loaded
             some = torch.ones(64, 64, device=device, dtype=torch.bfloat16)
             (some @ some).sum().item()
         yield

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError, did_you_mean
 from assay.models.conversations import sent_messages
+from assay.models.local.chat_templates import apply_chat_template
 from assay.models.local.hf.loading import dtype_argument, import_libraries
 from assay.models.local.loading import fingerprint_folder
 from assay.models.protocol import Answered, Can
@@ -88,7 +89,7 @@ class RewardHF:
             pair: BatchEncoding = self._tokenizer(request.text, request.continuation)
             return pair
         messages = [*sent_messages(request.context), {"role": "assistant", "content": request.continuation}]
-        text = self._tokenizer.apply_chat_template(messages, tokenize=False)
+        text = apply_chat_template(self._tokenizer, messages, {})
         encoded: BatchEncoding = self._tokenizer(text, add_special_tokens=False)  # the template has written them
         return encoded
 

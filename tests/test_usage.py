@@ -1,0 +1,70 @@
+"""What results.json says of the requests of a run, counted by hand."""
+
+from assay.engine.usage import RunUsage
+from assay.records import Failed, Text, Usage
+
+
+def test_usage_is_summed_by_task_and_by_role() -> None:
+    usage = RunUsage(bound=frozenset({"judge"}))
+    usage.add("t", "model", Text("a", usage=Usage(10, 2, seconds=0.5, tries=1)), 0.25)
+    usage.add("t", "model", Text("b", usage=Usage(20, 4, seconds=1.5, tries=3)), 0.5)
+    usage.add("t", "judge", Text("c", usage=Usage(5, 1, seconds=1.0, tries=1), model="other"), None)
+    usage.add("u", "model", Failed("HTTP 400"), None)
+    of_model = {
+        "requests": 2,
+        "failed": 1,
+        "retries": 2,
+        "tokens": {"in": 30, "out": 6},
+        "cost": 0.75,
+        "seconds": {"p50": 1.0, "p90": 1.4, "p99": 1.49},
+    }
+    of_judge = {
+        "requests": 1,
+        "failed": 0,
+        "retries": 0,
+        "tokens": {"in": 5, "out": 1},
+        "seconds": {"p50": 1.0, "p90": 1.0, "p99": 1.0},
+        "other_models": {"other": 1},
+        "at_least": True,
+    }
+    of_all = {**of_model, "requests": 3, "tokens": {"in": 35, "out": 7}, "other_models": {"other": 1}}
+    assert usage.to_json() == {
+        **of_all,
+        "at_least": True,
+        "roles": {"judge": of_judge, "model": of_model},
+        "tasks": {
+            "t": {**of_all, "failed": 0},
+            "u": {"requests": 0, "failed": 1, "retries": 0, "tokens": {"in": 0, "out": 0}},
+        },
+    }
+
+
+def test_of_a_model_on_this_machine_the_seconds_of_the_device_and_computed_tokens_are_summed() -> None:
+    usage = RunUsage(local=frozenset({"model"}))
+    usage.add("t", "model", Text("a", usage=Usage(10, 2, seconds=0.25, stored=4)), None)
+    usage.add("t", "model", Text("b", usage=Usage(6, 1, seconds=0.5)), None)
+    tokens = {"in": 16, "out": 3, "in_from_cache": 4, "computed": 15}
+    expected = {"requests": 2, "failed": 0, "retries": 0, "tokens": tokens, "device_seconds": 0.75}
+    assert usage.to_json() == {**expected, "tasks": {"t": expected}}
+
+
+def test_of_a_model_on_this_machine_that_counts_no_tokens_the_latency_is_told() -> None:
+    usage = RunUsage(local=frozenset({"model"}))
+    usage.add("t", "model", Text("a", usage=Usage(seconds=0.25)), None)
+    assert usage.to_json()["seconds"] == {"p50": 0.25, "p90": 0.25, "p99": 0.25}
+
+
+def test_a_server_and_a_model_on_this_machine_are_told_together_as_requests() -> None:
+    usage = RunUsage(local=frozenset({"model"}))
+    usage.add("t", "model", Text("a", usage=Usage(10, 2, seconds=0.25)), None)
+    usage.add("t", "judge", Text("b", usage=Usage(5, 1, seconds=0.75)), 0.5)
+    told = usage.to_json()
+    assert (told["tokens"], told["cost"], told["seconds"]["p50"]) == ({"in": 15, "out": 3}, 0.5, 0.5)  # type: ignore[call-overload, index]
+    assert told["roles"]["model"]["device_seconds"] == 0.25  # type: ignore[call-overload, index]
+
+
+def test_what_was_cancelled_in_flight_is_counted_and_nothing_is_told_of_a_run_without_requests() -> None:
+    usage = RunUsage()
+    assert usage.to_json() == {}
+    usage.unanswered = 2
+    assert (usage.to_json()["unanswered"], usage.to_json()["at_least"]) == (2, True)
