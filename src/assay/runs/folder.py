@@ -280,8 +280,8 @@ def _as_texts(value: AnyJSON) -> AnyJSON:
 
 
 def as_written(spec: JSONObject) -> JSONDict:
-    """A spec, options or arguments as they are read back from a manifest: without secrets."""
-    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    """A spec or arguments as they are read back from a manifest: without secrets."""
+    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
     written: dict[str, Any] = orjson.loads(orjson.dumps(redact_manifest(spec), default=str, option=options))
     return written
 
@@ -308,7 +308,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
         manifest = {key: value for key, value in (known or {}).items() if key not in passing} or {
             "format": FORMAT,
             "created": time.time(),
-            **as_written(facts),
+            **redact_manifest(facts),
             "spec": spec,
             "spec_digest": digest(orjson.dumps(spec)),
         }

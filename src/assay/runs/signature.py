@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.runs.folder import as_written
+from assay.redaction import redact_manifest
 
 SIGNATURE = "signature"
 SIZE = 32
@@ -21,7 +21,7 @@ SIZE = 32
 
 def with_signature(options: JSONObject) -> JSONDict:
     """Return the options for a manifest with the signature of this user; without one where no key can be stored."""
-    key, options = _key(make=True), as_written(options)
+    key, options = _key(make=True), redact_manifest(options)
     return {"options": options, **({SIGNATURE: _sign(key, options)} if key is not None else {})}
 
 
@@ -34,7 +34,11 @@ def is_signed_by_user(manifest: JSONObject) -> bool:
 
 
 def _sign(key: bytes, options: AnyJSON) -> str:
-    return hmac.new(key, orjson.dumps(options, option=orjson.OPT_SORT_KEYS), hashlib.sha256).hexdigest()
+    """A signature of options: the same before they are written down and after they are read back."""
+    written = orjson.loads(
+        orjson.dumps(options, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    )
+    return hmac.new(key, orjson.dumps(written, option=orjson.OPT_SORT_KEYS), hashlib.sha256).hexdigest()
 
 
 def _key(*, make: bool) -> bytes | None:
