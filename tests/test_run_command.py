@@ -14,10 +14,11 @@ import pytest
 
 import assay
 import run_world
-from assay.cli import main, progress
-from assay.cli.progress import Progress
+from assay.cli import main
 from assay.errors import ConfigError
 from assay.models import Scripted
+from assay.report import progress
+from assay.report.progress import Progress
 from commands import Run
 from run_world import failed_in, rows_of, start
 from small_runs import generate, run, write_task
@@ -299,7 +300,7 @@ def test_a_log_gets_one_line_a_minute(
     monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     collected: list[str] = []
-    monkeypatch.setattr(progress, "echo_err", collected.append)
+    monkeypatch.setattr(sys.stderr, "write", collected.append)
     from assay.evaluation.flow import execute, prepare_run
     from assay.evaluation.options import run_config, task_manager
 

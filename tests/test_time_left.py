@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from assay.cli.progress import log_line, terminal_line
 from assay.engine.counts import TaskCounts
 from assay.evaluation import time_left as module
 from assay.evaluation.time_left import TimeEstimator, TimeLeft
 from assay.number_text import time_left_text
+from assay.report.progress import log_line, terminal_line
 from assay.tasks.runnable import TaskFacts
 from small_runs import write_task
 
@@ -159,7 +159,7 @@ def test_a_terminal_gets_one_line_within_its_width(tmp_path: Path) -> None:
     rows = [{"q": f"{number}", "gold": "a"} for number in range(40)]
     write_task(tmp_path, rows, "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n", "slow_task")
     code = (
-        "import sys, time; from assay import simple_evaluate; from assay.cli.progress import Progress;"
+        "import sys, time; from assay import simple_evaluate; from assay.report.progress import Progress;"
         "from assay.evaluation.flow import execute, prepare_run;"
         "from assay.evaluation.options import run_config, task_manager; from assay.models import Scripted;"
         f"config = run_config(dict(tasks=['slow_task'], include_path={str(tmp_path)!r}, include_defaults=False));"

@@ -15,7 +15,7 @@ import pytest
 
 from assay.cli import main
 from assay.comparison.verdicts import decide_next
-from assay.fleet.watch import Checkpoint, WatchOptions, find_checkpoints, why_not_ready
+from assay.evaluation.watch import Checkpoint, WatchOptions, find_checkpoints, why_not_ready
 from checkpoint_world import NOISE, TASK, checkpoint, value
 from compared_world import make_run, write_tasks
 from run_world import start

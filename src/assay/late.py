@@ -11,12 +11,6 @@ ABOVE = {
     "metric_function": "assay.tasks.scoring",
     "bind_by_itself": "assay.tasks.scoring",
     "bind_chosen": "assay.tasks.scoring",
-    "HelperCode": "assay.compat.modules",
-    "node_workers": "assay.fleet.work",
-    "Fleet": "assay.fleet.replicas",
-    "check_backend": "assay.fleet.replicas",
-    "load_served": "assay.fleet.servers",
-    "shown_progress": "assay.cli.notebook",
 }
 
 

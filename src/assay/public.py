@@ -8,8 +8,6 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_type_hints
 
-from assay.late import late
-
 HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.comparison.compare": ("compare",),
     "assay.comparison.leaderboard": (
@@ -362,9 +360,10 @@ def run(
     documents failed or a limit was reached, `.status` is not `complete`. `progress=False` shows nothing meanwhile.
     """
     from assay.evaluation.api import evaluate_stored
+    from assay.report.notebook_progress import shown_progress
 
     own = {**options, "model_args": model_args, "tasks": tasks}
-    with late("shown_progress")() if progress else nullcontext() as watch:
+    with shown_progress() if progress else nullcontext() as watch:
         return evaluate_stored(model, own, task_manager, _stop_rule(own), watch or _unseen)
 
 

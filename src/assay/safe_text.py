@@ -73,3 +73,15 @@ def spreadsheet_cell(text: str) -> str:
 def spreadsheet_text(text: str) -> str:
     """The text for a CSV cell: what a spreadsheet would read as a formula is marked as text."""
     return spreadsheet_cell(visible(text))
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Spell out control characters: the name or content of a file cannot control the terminal.
+
+    >>> printable("a" + chr(27) + "[31mb")
+    'a\\\\x1b[31mb'
+    """
+    return text if text.isprintable() else _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)

@@ -9,7 +9,6 @@ from pathlib import Path
 from assay.cli.flags import add_gate_flags, add_option, add_table_options, run_options
 from assay.cli.gate import begin_report, report_gates
 from assay.cli.output import draw_table, echo, echo_err, echo_json, echo_table, echo_wrapped, screen
-from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
 from assay.comparison.compare import compare
 from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
@@ -29,6 +28,7 @@ from assay.report.comparison_text import (
     verification_text,
 )
 from assay.report.pictures import check_target, plot_comparison, share_differences
+from assay.report.progress import Progress
 from assay.report.text_charts import forest_text
 from assay.runs.comparison import Comparison
 

@@ -9,12 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from assay.cli.flags import SUMMARY, add_gate_flags
-from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, echo_wrapped, printable
+from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, echo_wrapped
 from assay.comparison.verdicts import GateReport, gate
 from assay.errors import ConfigError
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.runs.files import make_folder, new_file
 from assay.runs.storage import refuse_url, shown_path
+from assay.safe_text import printable
 
 
 def define_gate(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ from assay.config.run import RunConfig
 from assay.errors import ConfigError
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.prepare import load
+from assay.evaluation.sweep import KEY as MODELS
 from assay.fleet.launch import LaunchOptions, check, kubernetes_manifest, slurm_script
-from assay.fleet.sweep import KEY as MODELS
 
 SENDERS = {"slurm": ("sbatch",), "k8s": ("kubectl", "apply", "-f", "-")}
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from assay.catalog.index import Index, index_root
 from assay.catalog.roots import all_roots
 from assay.cli.flags import add_catalog_options, task_manager
-from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
+from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, write_lines
 from assay.dialect import dialect_of_files
 from assay.errors import ConfigError, Place
 from assay.records import JSON
+from assay.safe_text import printable
 from assay.similar import nearest
 
 DETAILED = 300

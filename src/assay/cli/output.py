@@ -4,7 +4,6 @@ import io
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from assay.config.option import YAMLValue
 from assay.records import JSON, Function
 from assay.redaction import Secret, SecretNumber, conceal, redact_command
+from assay.safe_text import printable
 
 if TYPE_CHECKING:
     from assay.report.report_table import ReportTable
@@ -26,16 +26,6 @@ EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
 DECISION_EXIT = {"pass": 0, "fail": 1, "inconclusive": 4, None: 0}
 """Exit codes by the decision of gates, or of a rule to stop."""
 USUAL_WIDTH = 80
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(text: str) -> str:
-    """Spell out control characters: the name or content of a file cannot control the terminal.
-
-    >>> printable("a" + chr(27) + "[31mb")
-    'a\\\\x1b[31mb'
-    """
-    return text if text.isprintable() else _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def prepare_streams() -> None:

@@ -13,7 +13,6 @@ from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, run_options
 from assay.cli.output import EXIT, command_line, echo, echo_err, echo_tables, echo_wrapped
-from assay.cli.progress import Progress
 from assay.cli.run_gates import gates_of, taken_from
 from assay.cli.sweep import run_sweep, runs_of, show_outcomes
 from assay.cli.trackers import Tracking, requested_trackers, track
@@ -25,10 +24,11 @@ from assay.errors import ConfigError, Problem, grouped
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.options import in_runs_folder, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
+from assay.evaluation.sweep import KEY as MODELS
+from assay.evaluation.sweep import WEIGHTS, finished_run, weights_folder
 from assay.evaluation.writing import Evaluation, OutputOptions
-from assay.fleet.sweep import KEY as MODELS
-from assay.fleet.sweep import WEIGHTS, finished_run, weights_folder
 from assay.models.load import backend, parameters
+from assay.report.progress import Progress
 from assay.report.table import table_footing, table_heading
 from assay.results import Results
 from assay.runs.results import MANY, tasks_text

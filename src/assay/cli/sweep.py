@@ -12,7 +12,7 @@ from assay.config.fields import Fields
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError
 from assay.evaluation.options import checkpoint_runs
-from assay.fleet.sweep import KEY, sweep_runs
+from assay.evaluation.sweep import KEY, sweep_runs
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing
 from assay.results import Results
 from assay.runs.storage import write_beside

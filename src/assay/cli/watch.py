@@ -30,8 +30,8 @@ from assay.evaluation.flow import prepare_run
 from assay.evaluation.options import run_config, task_manager, training_step, weights_argument
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.replicas import FleetOptions, fleet_options
-from assay.fleet.sweep import KEY, finished_run, same_but_model
-from assay.fleet.watch import Checkpoint, CheckpointWatch, CommandTemplate, WatchOptions, convert
+from assay.evaluation.sweep import KEY, finished_run, same_but_model
+from assay.evaluation.watch import Checkpoint, CheckpointWatch, CommandTemplate, WatchOptions, convert
 from assay.models.load import check_arguments
 from assay.number_text import format_duration
 from assay.report.comparison_text import gate_line

@@ -26,12 +26,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from assay.catalog.functions import check_function, check_name, load_problem, module_file
+from assay.catalog.roots import installed_folders
 from assay.compat.registered import Registered
+from assay.config.run import RunConfig
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, did_you_mean, installing, nearest
 from assay.records import Document, Function
 from assay.registry import HELPER_MODULE
-from assay.tasks.settings import Helpers
+from assay.tasks.settings import HELPER_CODE, Helpers
 from assay.user_code import user_code
 
 if TYPE_CHECKING:
@@ -82,6 +84,12 @@ class HelperCode:
         self._modules: dict[str, ModuleType] = {}
         self._overlays: dict[str, Overlay] = {}
         self._data_dir = data_dir
+
+    @classmethod
+    def of_run(cls, config: RunConfig) -> "HelperCode":
+        """That of a run, with the modules of an installed lm_eval."""
+        lm_eval = next((folder for origin, folder in installed_folders() if origin == "lm_eval"), None)
+        return cls(config.data_dir, lm_eval or None)
 
     @cached_property
     def _provided(self) -> dict[str, ModuleType]:
@@ -422,3 +430,6 @@ def _no_module(path: str, module: str, folder: str | None, helper: HelperCode, p
     written = "write the module beside the graph file, or install its package" if "." in path else "write module.Name"
     fix = f"did you mean {near[0]!r}?" if near else written
     return ConfigError.at(place, f"{path}: no module named {module!r}", fix)
+
+
+HELPER_CODE.register(lambda: HelperCode().helpers())

@@ -16,7 +16,6 @@ from assay.engine.retry import retry_before_run
 from assay.errors import ConfigError, Place, Problem, SelfExplanatory
 from assay.evaluation.dispatch import run_async
 from assay.evaluation.replicas import FleetOptions, fleet_options, open_model
-from assay.late import late
 from assay.models.load import backend, check_generation, load_model, loads_ahead, parameters
 from assay.models.protocol import AnyModel, Remote, is_replicated
 from assay.models.scripted import NoModel
@@ -164,7 +163,9 @@ def check_fleet(config: RunConfig) -> None:
         return
     arguments = parse_arguments(config.model_args, "model_args")
     if fleet_options(config.model, arguments, FleetOptions.of_run(config))[1].replicas is not None:
-        late("check_backend")(config.model)
+        from assay.fleet.replicas import check_backend
+
+        check_backend(config.model)
 
 
 def model_under_test(config: RunConfig) -> AnyModel:
@@ -198,8 +199,9 @@ def _opened(config: RunConfig, arguments: YAMLMapping) -> AnyModel:
         return open_model(config.model, arguments, FleetOptions.of_run(config))
     if config.dry_run:  # nothing will be asked
         return load_model(config.model, {"model": "served", "base_url": "http://127.0.0.1:1/v1", **arguments})
-    model: AnyModel = late("load_served")(config, arguments)
-    return model
+    from assay.fleet.servers import load_served
+
+    return load_served(config, arguments)
 
 
 def check_serve(config: RunConfig, model: AnyModel | None) -> None:

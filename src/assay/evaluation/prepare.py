@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assay.catalog.roots import installed_folders
 from assay.compat.evaluate_names import find_metric
 from assay.compat.modules import HelperCode, seen_dotted
 from assay.config.arguments import parse_arguments
@@ -97,7 +96,7 @@ def every_problem(config: RunConfig, manager: TaskManager) -> Iterator[None]:
 
 def find_problems(manager: TaskManager, config: RunConfig, specs: YAMLValue, *, load: bool = False) -> list[Problem]:
     """List what is wrong with tasks and groups; with `load`, helper modules are imported as by a run, else only read."""
-    settings, code = _settings(config), helper_code(config)
+    settings, code = _settings(config), HelperCode.of_run(config)
     settings = dataclasses.replace(
         settings, graphs=dataclasses.replace(settings.graphs, definition=read_inner(manager))
     )
@@ -128,11 +127,6 @@ def _class_task(task: Task, settings: Settings, helpers: Helpers) -> "ClassTask"
     from assay.compat.class_task import ClassTask
 
     return ClassTask.of(task, settings, helpers)
-
-
-def helper_code(config: RunConfig) -> HelperCode:
-    lm_eval = next((folder for origin, folder in installed_folders() if origin == "lm_eval"), None)
-    return HelperCode(config.data_dir, lm_eval or None)
 
 
 def prepare(definitions: Definitions, manager: TaskManager, models: ModelPool, started: float) -> PreparedRun:
@@ -240,7 +234,7 @@ class _Bound(NamedTuple):
 
 
 def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind: Bind) -> _Bound:
-    code = helper_code(settings.run)
+    code = HelperCode.of_run(settings.run)
     seed_random(config.random_seed, config.numpy_random_seed)
     bound: list[Runnable] = []
     broken: dict[str, str] = {}

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError
-from assay.late import late
 from assay.models.load import backend, load_model, parameters
 from assay.models.protocol import AnyModel
 
@@ -36,7 +35,9 @@ def open_model(name: str, arguments: YAMLMapping, options: FleetOptions) -> AnyM
     own, options = fleet_options(name, arguments, options)
     if options.replicas is None:
         return load_model(name, own)
-    fleet: AnyModel = late("Fleet")(
+    from assay.fleet.replicas import Fleet
+
+    return Fleet(
         name,
         own,
         replicas=options.replicas,
@@ -44,7 +45,6 @@ def open_model(name: str, arguments: YAMLMapping, options: FleetOptions) -> AnyM
         ray=options.ray,
         plugins=options.plugins,
     )
-    return fleet
 
 
 def fleet_options(

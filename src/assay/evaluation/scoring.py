@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from assay.late import late
 from assay.results import Results
 from assay.runs.cache import ScoreCache
 from assay.runs.samples.reader import ReplayedSample
@@ -116,8 +115,7 @@ def scorer_nodes(prepared: "Prepared", *, at_end: bool = True) -> Iterator[None]
 
     Processes are made first, before there is a connection: they score what cannot travel, and what fails on a node.
     """
-    address = prepared.config.ray
-    if address in (None, "local"):
+    if prepared.config.ray in (None, "local"):
         with scorer_processes(prepared.scorers):
             yield
         return
@@ -127,7 +125,13 @@ def scorer_nodes(prepared: "Prepared", *, at_end: bool = True) -> Iterator[None]
     if not parallel and not metrics:
         yield
         return
-    with closing(Workers([*parallel, *metrics])) as workers, late("node_workers")(prepared, address, workers) as nodes:
+    from assay.fleet.work import node_workers
+
+    config, files = prepared.config, prepared.helper_files
+    with (
+        closing(Workers([*parallel, *metrics])) as workers,
+        node_workers(config, prepared.tasks, files, workers) as nodes,
+    ):
         for scorer in parallel:
             scorer.work_in(nodes)
         for loop in loops:

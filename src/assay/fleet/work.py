@@ -24,12 +24,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from assay.compat.modules import HelperCode
 from assay.config.fields import Fields, Origin
 from assay.config.run import RunConfig
 from assay.config.source import Source, digest
 from assay.dialect import Dialect
 from assay.errors import SelfExplanatory
-from assay.evaluation.prepare import Prepared, helper_code
 from assay.fleet.cluster import connected
 from assay.records import Failed, Function, MetricValue, UserValue
 from assay.registry import is_plugin_file, load_plugins
@@ -39,6 +39,7 @@ from assay.scoring.results import Repeated
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import TOGETHER, ParallelScorer, ScoreInput, Workers
 from assay.tasks.prepare import PreparedTask, with_settings
+from assay.tasks.runnable import Runnable
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Settings, resolved, seed_random
 from assay.tasks.task import Task
@@ -66,10 +67,14 @@ class _Address(NamedTuple):
 
 
 @contextmanager
-def node_workers(prepared: Prepared, address: str, local: Workers) -> Iterator["NodeWorkers"]:
-    """The nodes of a cluster, for the parallel scorers and metrics of a run; `local` scores what they cannot."""
-    with connected(address) as ray:
-        workers = NodeWorkers(ray, prepared, local)
+def node_workers(
+    config: RunConfig, tasks: Sequence[Runnable], helper_files: Sequence[Path], local: Workers
+) -> Iterator["NodeWorkers"]:
+    """The nodes of a run's cluster, for its parallel scorers and metrics; `local` scores what they cannot."""
+    with connected(config.ray) as ray:
+        workers = NodeWorkers(ray, config, helper_files, local)
+        for task in tasks:
+            workers.add(task)
         yield workers
         workers.report()
 
@@ -77,16 +82,14 @@ def node_workers(prepared: Prepared, address: str, local: Workers) -> Iterator["
 class NodeWorkers:
     """Scores on nodes: the second way of `Workers`."""
 
-    def __init__(self, ray: ModuleType, prepared: Prepared, local: Workers) -> None:
-        self._ray, self._local = ray, local
+    def __init__(self, ray: ModuleType, config: RunConfig, helper_files: Sequence[Path], local: Workers) -> None:
+        self._ray, self._config, self._helper_files, self._local = ray, config, helper_files, local
         self._addresses: dict[int, _Address] = {}
         self._definitions: dict[str, Any] = {}
         self._refused: dict[str, dict[str, str]] = {}
         self._counts: Counter[str] = Counter()
-        for task in prepared.tasks:
-            self._add(task, prepared)
 
-    def _add(self, task: Any, prepared: Prepared) -> None:
+    def add(self, task: Any) -> None:
         """Write a task with parallel scorers or metrics down for the nodes; of one that cannot travel, say why."""
         parallel = [(number, each) for number, each in enumerate(task.facts.scorers) if each.parallel]
         metrics = list(enumerate(_metrics(task.scoring))) if isinstance(task, PreparedTask) else []
@@ -94,7 +97,7 @@ class NodeWorkers:
             return
         name = task.task.name
         try:
-            definition = described(task, prepared)
+            definition = described(task, self._config, self._helper_files)
             addresses = {
                 id(each): _Address(name, "scorer", number, each.name, _code(each)) for number, each in parallel
             }
@@ -221,12 +224,12 @@ def _on_node(node: str) -> dict[str, Any]:
 # --- a task as text --------------------------------------------------------------------------------------------------
 
 
-def described(task: Any, prepared: Prepared) -> bytes:
+def described(task: Any, config: RunConfig, helper_files: Sequence[Path]) -> bytes:
     """A task for another machine: its definition, the options of the run that change it, and the helper files of the run."""
     if type(task) is not PreparedTask or not task.task.fields:
         raise NotPortable("it is defined by a class or in Python, not by a file")
-    config, own = prepared.config, task.task
-    files = {str(file.resolve()): file.read_text(encoding="utf-8") for file in prepared.helper_files if file.is_file()}
+    own = task.task
+    files = {str(file.resolve()): file.read_text(encoding="utf-8") for file in helper_files if file.is_file()}
     plugins = [str(Path(each).resolve()) if is_plugin_file(each) else each for each in config.plugins]
     return json.dumps({
         "versions": versions(), "name": own.name, "folder": str(Path.cwd()), "files": files, "plugins": plugins,
@@ -343,7 +346,7 @@ def bind_task(definition: bytes) -> ScoringLoop:
     dialect = Dialect(**dict.fromkeys(known["rules"], True))
     origin = Origin(Source(f"{known['name']}.yaml", b"{}", dialect=dialect))
     task = Task.from_fields(Fields.of(fields, origin), name=known["name"])
-    settings, helpers = Settings(config, known["gen_kwargs"]), helper_code(config).helpers()
+    settings, helpers = Settings(config, known["gen_kwargs"]), HelperCode.of_run(config).helpers()
     seed_random(config.random_seed, config.numpy_random_seed)
     own = with_settings(resolved(task.config, helpers.resolve), settings)
     own = replace(own, repeats=known["repeats"], num_fewshot=known["num_fewshot"])

@@ -11,7 +11,6 @@ from typing import Any
 
 from assay.config.option import YAMLMapping
 from assay.config.task import FilterConfig, TaskConfig
-from assay.late import late
 from assay.records import EVERY_ROW, Failed, FilterScores, MetricValue, Sample
 from assay.scoring.loop import ScoringStep, without_scores
 from assay.scoring.reductions import mean
@@ -25,7 +24,7 @@ from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.scoring.scorer_models import RUN, OnlyInRun
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.scoring import ALONE, scoring
-from assay.tasks.settings import Helpers, Settings, resolved
+from assay.tasks.settings import HELPER_CODE, Helpers, Settings, resolved
 from assay.tasks.task import InstanceScores, Task
 from assay.tasks.task_methods import takes_part, typed, with_methods
 
@@ -61,7 +60,7 @@ class InstanceScoring:
             raise TypeError(f"task {task.name!r} is a graph, which is not scored by instances: run it")
         if helpers is None:
             is_loaded = bool(task.fields)
-            helpers = late("HelperCode")().helpers() if is_loaded else ALONE
+            helpers = HELPER_CODE.functions() if is_loaded else ALONE
         config = typed(resolved(config, helpers.resolve))
         if config.class_ is not None and not (isinstance(config.class_, type) and issubclass(config.class_, Task)):
             raise OnlyInRun(f"task {task.name!r} is a class for lm-eval, which only a run scores — {RUN}")

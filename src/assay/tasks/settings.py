@@ -21,6 +21,7 @@ from assay.records import (
     Prompt,
     Response,
 )
+from assay.runs.extensions import Extension
 from assay.samples.prompt import Chat
 
 UserFunction = Callable[..., Any]
@@ -61,6 +62,8 @@ class Helpers:
     """Finds the definition of another task by its name, as subgraphs are; None if they are not looked at."""
 
 
+HELPER_CODE: Extension[Callable[[], Helpers]] = Extension("assay.compat.modules")
+"""Makes the helper code of a task that is scored without a run."""
 Messages = tuple[Message, ...]
 
 

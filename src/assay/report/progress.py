@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from assay.cli.output import echo_err
 from assay.evaluation.time_left import TimeLeft, time_left_of
 from assay.number_text import format_duration, format_money, time_left_text
+from assay.safe_text import printable
 from assay.tasks.run import TRUNCATED
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Progress:
             self._display.update(Text(line, no_wrap=True))
         elif time.monotonic() - self._last > LOG_SECONDS or self._is_news(run):
             self._last = time.monotonic()
-            echo_err(log_line(run, left))
+            sys.stderr.write(f"{printable(log_line(run, left))}\n")
 
     def _is_news(self, run: "RunProgress") -> bool:
         """Return whether the model has just become unreachable or reachable: a log reports that at once."""

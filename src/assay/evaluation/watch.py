@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assay.errors import AssayError, ConfigError
 from assay.evaluation.options import training_step
-from assay.fleet.sweep import changed_at
+from assay.evaluation.sweep import changed_at
 
 STATE = "trainer_state.json"
 MARKERS = (".complete", "COMPLETE", "_SUCCESS", ".metadata", STATE)

@@ -5,8 +5,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from assay.cli.progress import Progress, terminal_line
 from assay.evaluation.time_left import time_left_of
+from assay.report.progress import Progress, terminal_line
 
 if TYPE_CHECKING:
     from assay.evaluation.dispatch import RunProgress
