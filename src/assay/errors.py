@@ -105,11 +105,6 @@ def check_each(check: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
     return results
 
 
-def run_checks(*checks: Callable[[], object]) -> None:
-    """Run all checks, and refuse at once what they find."""
-    check_each(lambda check: check(), checks)
-
-
 def uncheckable(file: str, reason: str) -> Problem:
     """Report a file on which assay's own code fails; only that file is unusable."""
     return Problem(Place(file, 1, 1), reason, "correct the file; if it is valid, report this as a bug in assay")

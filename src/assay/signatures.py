@@ -175,26 +175,10 @@ def hints(function: UserFunction) -> list[UserValue]:
     return [each.annotation for each in read_signature(function).parameters.values()]
 
 
-def argument_counts(function: UserFunction) -> tuple[int, int] | None:
-    """Return the least and the greatest number of arguments by position; None without a readable signature."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    many = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    return sum(each.default is REQUIRED for each in positional), 99 if many else len(positional)
-
-
 def can_take(function: UserFunction, count: int) -> bool:
     """Whether a callable can be called with so many arguments by position; one without a readable signature can."""
-    try:
-        inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # a function of C
-        return True
-    return True
+    takes = accepted(function, count)
+    return not takes.lacking and {*takes.required} <= {*takes.positional[:count]}
 
 
 def give_parameters(
@@ -204,6 +188,11 @@ def give_parameters(
     first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in supplied]
     further = [each.replace(kind=each.KEYWORD_ONLY) for parameters in named for each in parameters.values()]
     wrapper.__signature__ = Signature([*first, *further])  # type: ignore[attr-defined]
+
+
+def give_signature(stand_in: UserFunction, signature: Signature) -> None:
+    """Give what stands for a callable its signature."""
+    stand_in.__signature__ = signature  # type: ignore[attr-defined]
 
 
 def with_options(function: UserFunction, options: Mapping[str, tuple[UserValue, UserValue]]) -> UserFunction:

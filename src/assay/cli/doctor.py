@@ -51,7 +51,7 @@ LEAST_BYTES = 200 * 2**20
 
 
 @dataclass(frozen=True)
-class Check:
+class Diagnosis:
     """One thing that was checked: its state, what is known of it, and the remedy of a fault."""
 
     name: str
@@ -72,7 +72,11 @@ def run_doctor(options: argparse.Namespace) -> int:
     from assay.cli.runs import runs_dir
 
     folders = {"runs folder": runs_dir(options.runs_dir), "cache folder": cache_folder()}
-    slow: list[Callable[[], list[Check]]] = [_gpu, _hub, *(lambda n=n, p=p: [_disk(n, p)] for n, p in folders.items())]
+    slow: list[Callable[[], list[Diagnosis]]] = [
+        _gpu,
+        _hub,
+        *(lambda n=n, p=p: [_disk(n, p)] for n, p in folders.items()),
+    ]
     with ThreadPoolExecutor(len(slow)) as pool:
         running = [pool.submit(each) for each in slow]
         checks = [*_versions(), *_extras(), *_lm_eval(), _terminal()]
@@ -97,18 +101,18 @@ def run_doctor(options: argparse.Namespace) -> int:
     return 1 if any(each.state == BROKEN for each in checks) else 0
 
 
-def _versions() -> list[Check]:
+def _versions() -> list[Diagnosis]:
     checks = [
-        Check("python", OK if sys.version_info >= (3, 11) else BROKEN, f"{platform.python_version()}, {sys.executable}",
+        Diagnosis("python", OK if sys.version_info >= (3, 11) else BROKEN, f"{platform.python_version()}, {sys.executable}",
               "" if sys.version_info >= (3, 11) else "install Python 3.11 or newer"),
-        Check("assay", OK, f"{__version__}, {Path(__file__).resolve().parent.parent}"),
+        Diagnosis("assay", OK, f"{__version__}, {Path(__file__).resolve().parent.parent}"),
     ]  # fmt: skip
     installed = {name: _version(name) for name in LIBRARIES}
     missing = [name for name, number in installed.items() if number is None]
     text = ", ".join(f"{name} {number}" for name, number in installed.items() if number is not None)
-    checks.append(Check("libraries", OK, text))
+    checks.append(Diagnosis("libraries", OK, text))
     if missing:
-        checks.append(Check("libraries", BROKEN, f"missing: {', '.join(missing)}", "install assay again"))
+        checks.append(Diagnosis("libraries", BROKEN, f"missing: {', '.join(missing)}", "install assay again"))
     return checks
 
 
@@ -119,33 +123,33 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _extras() -> list[Check]:
+def _extras() -> list[Diagnosis]:
     checks = []
     for extra, modules in EXTRAS.items():
         missing = [name for name in modules if find_spec(name) is None]
         text = "installed" if not missing else f"without {', '.join(missing)}"
-        checks.append(Check(f"extra {extra}", NOTE if missing else OK, text, installing(extra) if missing else ""))
+        checks.append(Diagnosis(f"extra {extra}", NOTE if missing else OK, text, installing(extra) if missing else ""))
     return checks
 
 
-def _gpu() -> list[Check]:
+def _gpu() -> list[Diagnosis]:
     """The GPUs that torch can use; it is imported in another process: it may be slow, or crash."""
     if find_spec("torch") is None:
-        return [Check("GPU", NOTE, "not asked: torch is not installed", installing("hf"))]
+        return [Diagnosis("GPU", NOTE, "not asked: torch is not installed", installing("hf"))]
     try:
         done = subprocess.run(
             [sys.executable, "-c", DEVICES], capture_output=True, text=True, timeout=TORCH_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         text = f"torch took longer than {TORCH_SECONDS:g} s to import; the driver says: {_driver() or 'nothing'}"
-        return [Check("GPU", NOTE, text, "try again")]
+        return [Diagnosis("GPU", NOTE, text, "try again")]
     number = _version("torch")
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it crashed"])[-1]
-        return [Check("GPU", BROKEN, f"torch {number} cannot be imported: {last}", installing("hf"))]
+        return [Diagnosis("GPU", BROKEN, f"torch {number} cannot be imported: {last}", installing("hf"))]
     devices = done.stdout.split("\n")[:-1]
     return [
-        Check(
+        Diagnosis(
             "GPU", OK if devices else NOTE, f"torch {number}: {', '.join(devices) or 'no GPU, models run on the CPU'}"
         )
     ]
@@ -163,11 +167,11 @@ def _driver() -> str:
     return "; ".join(done.stdout.splitlines()) if not done.returncode else ""
 
 
-def _hub() -> list[Check]:
+def _hub() -> list[Diagnosis]:
     """Whether the hub of Hugging Face can be connected to, unless a variable says that it must not."""
     chosen = next((name for name in OFFLINE if os.environ.get(name, "").lower() in ("1", "on", "yes", "true")), None)
     if chosen is not None:
-        return [Check("hub", NOTE, f"offline: ${chosen} is set", f"unset {chosen} to download, or use --data_dir")]
+        return [Diagnosis("hub", NOTE, f"offline: ${chosen} is set", f"unset {chosen} to download, or use --data_dir")]
     address = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     host, port = address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
     token = "a token is set" if os.environ.get("HF_TOKEN") else "no token ($HF_TOKEN)"
@@ -175,29 +179,29 @@ def _hub() -> list[Check]:
         socket.create_connection((host, port), HUB_SECONDS).close()
     except OSError as error:
         fix = "set HF_HUB_OFFLINE=1 and give --data_dir, or check the network"
-        return [Check("hub", NOTE, f"{host} cannot be reached: {error.strerror or error}", fix)]
-    return [Check("hub", OK, f"{host} can be reached; {token}")]
+        return [Diagnosis("hub", NOTE, f"{host} cannot be reached: {error.strerror or error}", fix)]
+    return [Diagnosis("hub", OK, f"{host} can be reached; {token}")]
 
 
-def _lm_eval() -> list[Check]:
+def _lm_eval() -> list[Diagnosis]:
     from assay.catalog.index import load_snapshot
     from assay.catalog.roots import Root, installed_folders
     from assay.exchange.lm_eval_tasks import fetched_version
 
     folder = dict(installed_folders()).get("lm_eval")
     if not folder:
-        return [Check("lm_eval", NOTE, "its tasks are not installed", "assay fetch tasks, or --include_path")]
+        return [Diagnosis("lm_eval", NOTE, "its tasks are not installed", "assay fetch tasks, or --include_path")]
     known = load_snapshot(Root(folder, "lm_eval"))
     count = f"{len(known.entries):,} files of tasks and groups" if known is not None else "not listed yet (`assay ls`)"
     number = _version("lm_eval") or fetched_version(Path(folder)) or "version unknown"
-    return [Check("lm_eval", OK, f"{number}, {folder}: {count}")]
+    return [Diagnosis("lm_eval", OK, f"{number}, {folder}: {count}")]
 
 
-def _disk(name: str, folder: Path) -> Check:
+def _disk(name: str, folder: Path) -> Diagnosis:
     """Whether a folder can be written, how fast, and the space that is left; nothing stays there."""
     fix = f"choose another with {'$' + CACHE_VARIABLE if name == 'cache folder' else '--runs_dir or $ASSAY_RUNS_DIR'}"
     if "://" in str(folder):
-        return Check(name, NOTE, f"{without_queries(str(folder))}: not on this machine")
+        return Diagnosis(name, NOTE, f"{without_queries(str(folder))}: not on this machine")
     there = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))
     try:
         with tempfile.NamedTemporaryFile(dir=there, prefix=".assay-doctor-") as file:
@@ -208,23 +212,27 @@ def _disk(name: str, folder: Path) -> Check:
             rate = PROBE_BYTES / 2**20 / max(time.perf_counter() - begun, 1e-6)
         free = shutil.disk_usage(there).free
     except OSError as error:
-        return Check(name, BROKEN, f"{folder} cannot be written: {error.strerror or error}", fix)
+        return Diagnosis(name, BROKEN, f"{folder} cannot be written: {error.strerror or error}", fix)
     text = f"{folder}{'' if folder.exists() else ' (not there yet)'}: {free / 2**30:.1f} GB free, {rate:,.0f} MB/s"
-    return Check(name, OK, text) if free >= LEAST_BYTES else Check(name, BROKEN, text, f"free some space, or {fix}")
+    return (
+        Diagnosis(name, OK, text)
+        if free >= LEAST_BYTES
+        else Diagnosis(name, BROKEN, text, f"free some space, or {fix}")
+    )
 
 
-def _terminal() -> Check:
+def _terminal() -> Diagnosis:
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
     where = (
         f"{terminal_width(sys.stdout)} columns, TERM={os.environ.get('TERM', '')}" if sys.stdout.isatty() else "piped"
     )
     text = f"{sys.stdout.encoding}, {where}, locale {os.environ.get('LC_ALL') or os.environ.get('LANG') or 'not set'}"
     if encoding == "utf8":
-        return Check("terminal", OK, text)
-    return Check("terminal", NOTE, text, "set PYTHONUTF8=1 or LANG=C.UTF-8: other characters are escaped")
+        return Diagnosis("terminal", OK, text)
+    return Diagnosis("terminal", NOTE, text, "set PYTHONUTF8=1 or LANG=C.UTF-8: other characters are escaped")
 
 
-def _server(options: argparse.Namespace) -> Check:
+def _server(options: argparse.Namespace) -> Diagnosis:
     """Greet a model's server, as a run does."""
     from assay.config.arguments import parse_arguments
     from assay.engine.retry import retry_before_run
@@ -238,14 +246,16 @@ def _server(options: argparse.Namespace) -> Check:
         arguments = {key: part for text in texts for key, part in parse_arguments(text, "model_args").items()}
         model = load_model(options.model, arguments)
         if not isinstance(model, ServerModel):
-            return Check("server", NOTE, f"{options.model} is not behind a server: there is nothing to greet")
+            return Diagnosis("server", NOTE, f"{options.model} is not behind a server: there is nothing to greet")
         run_async(asyncio.wait_for(retry_before_run(model.greet), SERVER_SECONDS))
     except AssayError as error:
         [problem, *_] = error.problems
-        return Check("server", BROKEN, conceal(f"{problem.place}: {problem.what}"), conceal(problem.fix))
+        return Diagnosis("server", BROKEN, conceal(f"{problem.place}: {problem.what}"), conceal(problem.fix))
     except TimeoutError:
-        return Check("server", BROKEN, f"no answer within {SERVER_SECONDS:g} s", "look at the server's log")
+        return Diagnosis("server", BROKEN, f"no answer within {SERVER_SECONDS:g} s", "look at the server's log")
     except (SelfExplanatory, OSError) as error:
-        return Check("server", BROKEN, conceal(str(error)), "check base_url and the key")
+        return Diagnosis("server", BROKEN, conceal(str(error)), "check base_url and the key")
     took = time.perf_counter() - begun
-    return Check("server", OK, conceal(f"{', '.join(model.addresses)}: {model.model} answers; greeted in {took:.1f} s"))
+    return Diagnosis(
+        "server", OK, conceal(f"{', '.join(model.addresses)}: {model.model} answers; greeted in {took:.1f} s")
+    )

@@ -26,12 +26,14 @@ from assay.records import (
     plain_to_messages,
     prompt_text,
 )
+from assay.samples.data import columns_of
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.signatures import argument_names
 from assay.statistics.aggregations import Aggregation
-from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices, check_clusters
+from assay.tasks.checks import unknown_clusters
+from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices
 from assay.tasks.runnable import AggregationOrFunction, TaskFacts
 from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings, preserved_random, resolved
@@ -68,7 +70,9 @@ class ClassTask(PreparedTask):
             lm_task.look_at_first()
             lm_task.set_fewshot_seed(settings.run.fewshot_random_seed)
             docs = lm_task.task_docs
-            check_clusters(task, docs)
+            wrong = [*unknown_clusters(task, columns_of(docs))]
+            if wrong:
+                raise ConfigError(wrong)
             prompter = Prompter(lm_task.yaml_config, (), dialect=dialect_of("lm-eval"))  # its methods say the rest
             return cls(
                 task,

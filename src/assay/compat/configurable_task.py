@@ -13,6 +13,7 @@ from assay.compat.task_base import Config, Context, Docs, Instance, ModelAnswer,
 from assay.config.option import YAMLMapping
 from assay.config.task import FewshotConfig
 from assay.dialect import dialect_of
+from assay.errors import ConfigError
 from assay.records import Document, Failed, Function, Message, MetricValue, Prompt, Sample, messages_to_plain, plain
 from assay.samples.data import DataSet, columns_of
 from assay.samples.prompt import (
@@ -35,7 +36,7 @@ from assay.scoring.loop import AnsweredSample, ScoringLoop
 from assay.scoring.scorer_models import Unscored
 from assay.statistics.aggregations import AGGREGATIONS, bits_per_byte, mean, weighted_perplexity
 from assay.tasks.documents import ProcessDocs, Splits, examples
-from assay.tasks.prompt_checks import QUESTION_KEYS, check_prompts
+from assay.tasks.prompt_checks import QUESTION_KEYS, prompt_problems
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.settings import UserFunction
 
@@ -107,7 +108,10 @@ class ConfigurableTask(Task):
             self._pool  # noqa: B018  # listed here and kept
         if self.surroundings is not None:
             own = [key for key in QUESTION_KEYS[:2] if not self._overrides(key)]
-            check_prompts(self.surroundings.task, self.yaml_config, self.features, self.surroundings.settings, own)
+            task, settings = self.surroundings.task, self.surroundings.settings
+            wrong = [*prompt_problems(task, self.yaml_config, self.features, settings, own)]
+            if wrong:
+                raise ConfigError(wrong)
         first = self.task_docs[0]
         text, target = plain(self.doc_to_text(first)), plain(self.doc_to_target(first))
         choices = self.doc_to_choices_or_none(first)

@@ -2,12 +2,13 @@
 
 import logging
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.ahead import Ahead
+from assay.checks import Level, refuse
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig, options_where
@@ -24,9 +25,8 @@ from assay.records import JSONDict, JSONObject, Message, Prompt
 from assay.runs.folder import RunError, RunFolder
 from assay.runs.run import Run
 from assay.scoring.results import ModelRoles
-from assay.scoring.scorer import Scorer
 from assay.scoring.scorer_models import models_of
-from assay.tasks.preflight import MEANING, check_model, check_over_length, check_roles, check_template
+from assay.tasks.preflight import MODEL_CHECKS, OpenModels, check_template
 from assay.tasks.runnable import UNDER_TEST, Runnable
 from assay.user_code import user_code
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 class ModelPool:
     """The models of a run by role. The model under test is opened when something first needs it: a chat template, the
-    length of a prompt, or the first request; `opened` is empty until all of them have been checked."""
+    length of a prompt, or the first request; `opened` is empty until all of them are."""
 
     def __init__(
         self, config: RunConfig, model: AnyModel | None = None, roles: Mapping[str, AnyModel] | None = None
@@ -86,12 +86,8 @@ class ModelPool:
         """Open the models of every role that the run or its tasks name, and refuse those that cannot do what is needed."""
         model = self.under_test(tasks)
         models = {UNDER_TEST: model, **role_models(self.config, self.roles, self._roles_of(tasks))}
-        check_model(model, tasks)
-        check_scorers(models, [scorer for task in tasks for scorer in task.facts.scorers])
-        check_roles(models, tasks)
-        check_over_length(model, self.config.over_length)
-        self.opened.update(models)
-        refuse_unpriced(models, self.config.max_cost)
+        self.opened.update(models)  # first: `close` ends the replicas of a run that is refused, too
+        refuse(MODEL_CHECKS, OpenModels(models, tasks, self.config), Level.BOUND)
         return models
 
     def close(self) -> None:
@@ -283,34 +279,6 @@ def role_models(config: RunConfig, objects: Mapping[str, AnyModel], named_by_tas
         if role not in models:
             models[role] = open_model(*parse_role(written, role), FleetOptions.of_role(config))
     return models
-
-
-def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> None:
-    """Refuse models that cannot do what the scorers ask of their role."""
-    for scorer in scorers:
-        for role in () if scorer.members else scorer.models():
-            need = scorer.need(role)
-            if not getattr(models[role].can, need):
-                what = (
-                    f"scorer {scorer.name!r} needs a model that can {MEANING[need]}, and {models[role].name!r} cannot"
-                )
-                what += models[role].can.why_not(need)
-                fix = f"give the role {role!r} another model"
-                raise ConfigError.at(f"model_role.{role}", what, fix)
-
-
-def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
-    """Refuse a cost limit where the price of a remote model is not known."""
-    if cost is None:
-        return
-    missing = [
-        role for role, model in models.items() if isinstance(model, Remote) and getattr(model, "price", None) is None
-    ]
-    if missing:
-        where = "model_args" if missing[0] == UNDER_TEST else f"model_role {missing[0]}"
-        what = f"the price of the model in {where} is not known"
-        fix = "add price_in=… and price_out=… (per million tokens), or prices=FILE"
-        raise ConfigError.at("max_cost", what, fix)
 
 
 def served_facts(model: AnyModel) -> JSONDict:

@@ -46,7 +46,7 @@ from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics, unfi
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
-from assay.signatures import accepted, argument_counts, is_async
+from assay.signatures import accepted, can_take, is_async
 from assay.tasks.settings import Helpers
 from assay.user_code import place_of, user_code
 
@@ -113,15 +113,14 @@ class GraphBinder:
         """Return the callable of a dotted name: a function, or `apply` of a class. `shapes` are the arguments that it may be
         given, of which it must take one."""
         named: Any = self.helpers.dotted(name, self.folder, place)
-        function, counts = _callable(named, name, place), [len(shape) for shape in shapes]
+        function = _callable(named, name, place)
         self._share(function)
-        taken = argument_counts(function)
         unbound = getattr(named, "apply", None) if isinstance(named, type) else None
-        if unbound is not None and not _takes(taken, counts) and _takes(argument_counts(unbound), counts):
-            function, taken = unbound, None  # `def apply(state)` without a decorator: SyGra calls it on the class
-        if taken is not None and not _takes(taken, counts):
+        if unbound is not None and not _takes_one(function, shapes) and _takes_one(unbound, shapes):
+            function = unbound  # `def apply(state)` without a decorator: SyGra calls it on the class
+        if not _takes_one(function, shapes):
             arguments = " or ".join(f"({', '.join(shape)})" for shape in shapes)
-            what = f"{name} takes {taken[0]} arguments, but is given {arguments}"
+            what = f"{name} takes {len(accepted(function).required)} arguments, but is given {arguments}"
             raise ConfigError.at(place, what, "change its parameters")
         return function
 
@@ -264,8 +263,7 @@ class GraphBinder:
             return _into(node)
         place = self.file.node_place(name, "post_process")
         function = self.function(node.post_process, place, ("answer",), ("answer", "state"))
-        taken = argument_counts(function)
-        with_state = taken is None or taken[1] >= 2
+        with_state = can_take(function, 2)
         wrap: Callable[[Any], Any] = (
             self.helpers.dotted(MESSAGE, None, place)
             if isinstance(self.helpers.dotted(node.post_process, self.folder, place), type)
@@ -410,8 +408,8 @@ def _callable(named: UserValue, name: str, place: Place) -> UserFunction:
     return apply
 
 
-def _takes(taken: tuple[int, int] | None, counts: Sequence[int]) -> bool:
-    return taken is None or any(taken[0] <= count <= taken[1] for count in counts)
+def _takes_one(function: UserFunction, shapes: Sequence[Sequence[str]]) -> bool:
+    return any(can_take(function, len(shape)) for shape in shapes)
 
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}

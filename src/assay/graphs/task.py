@@ -5,16 +5,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
-from assay.catalog.functions import declared_metrics, static_signature
-from assay.dialect import OURS
+from assay.catalog.functions import declared_metrics
+from assay.checks import Check, Level, list_problems
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
 from assay.graphs.binding import GraphBinder, find_tools, tool_spec
 from assay.graphs.collate import LACKING
 from assay.graphs.models import GraphModels
-from assay.graphs.output import Estimated, Finish, make_finish, make_processors
+from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
 from assay.graphs.scores import (
     GraphScores,
@@ -33,12 +34,13 @@ from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.statistics.evidence import Estimate
+from assay.tasks.checks import unknown_clusters
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
-from assay.tasks.prepare import check_clusters
 from assay.tasks.rescore import StoredTask
 from assay.tasks.runnable import UNDER_TEST, TaskFacts
 from assay.tasks.settings import Helpers, Settings
+from assay.tasks.stand_ins import UnloadedMethods, is_written_function, unloaded_function
 from assay.tasks.task import Task
 
 NO_RECORDS = "the source has no records"
@@ -65,16 +67,13 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     rows, name = sources.records(file, folder)
     if not len(rows) and not settings.dialect.reports_without_records:
         raise DataError(NO_RECORDS)
-    columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ()))
-    if len(rows):
-        problems += [*undeclared(file, columns, settings.dialect), *lacking_sides(file, columns)]
-    problems += [*_taken_columns(file, columns), *_unasked_model(file, models)]
+    columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ())) if len(rows) else ()
+    checked = CheckedGraph(task, file, settings, models, processors or (), columns)
+    problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
     tools = {
         tool for node in (graph.nodes if graph is not None else {}).values() for tool in getattr(node, "tools", ())
     }
     problems += [each for each in unknown_tool_problems(file, tools) if each.serious]
-    written = _columns_with_repeat(file, columns) if len(rows) else None
-    problems += aggregator_problems(file, processors or (), written, settings)
     problems += (
         [] if any(problem.serious for problem in problems) else row_problems(file, fields, processors or (), settings)
     )
@@ -95,7 +94,6 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     )
     if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
-    check_clusters(task, rows)
     if not prepared.facts.size and len(rows):
         raise DataError("there are no records")
     return prepared
@@ -123,15 +121,27 @@ def _finish_for(file: GraphFile, finish: Finish, settings: Settings) -> Finish:
     }
 
 
-def _taken_columns(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
+class CheckedGraph(NamedTuple):
+    """A graph as far as it is known: of records that come over a network, or from user code that is not run, no column is."""
+
+    task: Task
+    file: GraphFile
+    settings: Settings
+    models: GraphModels
+    processors: Sequence[Processor]
+    columns: tuple[str, ...]
+
+
+def _taken_columns(graph: CheckedGraph) -> Iterator[Problem]:
     for column in REPEAT_COLUMNS:
-        if columns.count(column) > 1:
+        if graph.columns.count(column) > 1:
             what = f"the records have a column {column!r}, which --repeats writes"
-            yield Problem(file.place("graph_config"), what, "rename the column, or run without --repeats")
+            yield Problem(graph.file.place("graph_config"), what, "rename the column, or run without --repeats")
 
 
-def _unasked_model(file: GraphFile, models: GraphModels) -> Iterator[Problem]:
-    """Refuse the model of a run for a graph that asks none: table and manifest would credit it with the graph's numbers."""
+def _unasked_model(graph: CheckedGraph) -> Iterator[Problem]:
+    """Find the model of a run that the graph does not ask: table and manifest would credit it with the graph's numbers."""
+    file, models = graph.file, graph.models
     if not models.settings.graphs.whole or UNDER_TEST in models.needs:
         return
     roles = " and ".join(sorted(models.backends))
@@ -141,20 +151,28 @@ def _unasked_model(file: GraphFile, models: GraphModels) -> Iterator[Problem]:
     yield Problem(file.place("graph_config"), what, fix, serious=not roles)
 
 
-def _columns_with_repeat(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
-    written = columns_written(file, columns)
-    return written if written is None else written | set(REPEAT_COLUMNS).intersection(columns)
-
-
-def columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
+def _columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
     """The columns that records will have; None where code decides."""
-    if file.config.output_config.generator is not None or (not file.outputs and has_hidden_keys(file)):
+    if not columns or file.config.output_config.generator is not None or (not file.outputs and has_hidden_keys(file)):
         return None
-    return set(file.outputs) or {*columns, *produced(file)}
+    return (set(file.outputs) or {*columns, *produced(file)}) | set(REPEAT_COLUMNS).intersection(columns)
 
 
-def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
-    """Yield the problems of unit metrics that compare values which nothing produces."""
+def _wrong_aggregators(graph: CheckedGraph) -> list[Problem]:
+    written = _columns_written(graph.file, graph.columns)
+    return aggregator_problems(graph.file, graph.processors, written, graph.settings)
+
+
+def _undeclared_keys(graph: CheckedGraph) -> Iterator[Problem]:
+    if graph.columns:
+        yield from undeclared(graph.file, graph.columns, graph.settings.dialect)
+
+
+def _lacking_sides(graph: CheckedGraph) -> Iterator[Problem]:
+    """Find unit metrics that compare values which nothing produces."""
+    file, columns = graph.file, graph.columns
+    if not columns:
+        return
     known = {*columns, *produced(file)}
     for name, node in file.nodes.items():
         for key in (
@@ -164,6 +182,21 @@ def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
             if isinstance(column, str) and "unit_metrics_map" in node.settings and column not in known:
                 what = f"nothing produces {column!r}: no column of the records, no output_keys"
                 yield Problem(file.node_place(name, key), what, did_you_mean(column, known))
+
+
+def _unknown_clusters(graph: CheckedGraph) -> Iterator[Problem]:
+    if graph.columns:
+        yield from unknown_clusters(graph.task, graph.columns)
+
+
+GRAPH_CHECKS: tuple[Check[CheckedGraph], ...] = (
+    Check(Level.BOUND, _undeclared_keys),
+    Check(Level.BOUND, _lacking_sides),
+    Check(Level.BOUND, _taken_columns),
+    Check(Level.BOUND, _unasked_model),
+    Check(Level.BOUND, _unknown_clusters),
+    Check(Level.BOUND, _wrong_aggregators),
+)
 
 
 def unknown_tool_problems(file: GraphFile, tools: Collection[str]) -> Iterator[Problem]:
@@ -276,41 +309,12 @@ def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, stor
     return RescoredGraph(task=task, settings=settings, processors=processors, scored=there, stored=stored)
 
 
-class _AnyMethod(type):
-    """Classes that have every method one asks for."""
-
-    def __getattr__(cls, name: str) -> UserValue:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_, **__: {}
-
-
-class _Unseen(metaclass=_AnyMethod):
-    """A stand-in for a user's class that is not imported: it may be and take anything."""
-
-    def __init__(self, *_: UserValue, **__: UserValue) -> None:
-        pass
-
-    def apply(self, *_: UserValue) -> UserValue:
-        raise NotImplementedError
-
-    process = transform = apply
-
-
-def _unseen(name: str, folder: str | None, place: Place, tools: Collection[str]) -> UserValue:
-    """The stand-in for what a dotted name means: a function with its signature, where its source shows one."""
+def _stand_in(name: str, folder: str | None, place: Place, tools: Collection[str]) -> UserValue:
+    """The stand-in for what a dotted name means."""
     module, _, last = name.rpartition(".")
-    written = static_signature(Function(folder or "", module, last, place)) if module else None
-    if (written is None or written.is_class) and name not in tools:
-        return _Unseen
-
-    def stand_in(*_: UserValue, **__: UserValue) -> dict[str, UserValue]:
-        return {}
-
-    stand_in.__name__ = last
-    if written is not None and not written.is_class:
-        stand_in.__signature__ = written.signature  # type: ignore[attr-defined]
-    return stand_in
+    function = Function(folder or "", module, last, place)
+    is_function = name in tools or (bool(module) and is_written_function(function))
+    return unloaded_function(function) if is_function else UnloadedMethods
 
 
 def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, folder: str | None) -> list[Problem]:
@@ -339,7 +343,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
 
     def dotted(name: str, folder: str | None, place: Place) -> UserValue:
         named.add(name)
-        return find_dotted(name, folder, place) or _unseen(name, folder, place, tools)
+        return find_dotted(name, folder, place) or _stand_in(name, folder, place, tools)
 
     looked = replace(helpers, dotted=dotted)
     sources = GraphSources(Settings(), looked)
@@ -354,9 +358,9 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     missing = list(sources.missing_files(file, folder))
     columns = () if missing else _columns(task, sources, folder, find_dotted, problems)
     problems += missing
-    if columns:
-        problems += [*undeclared(file, columns, OURS), *lacking_sides(file, columns)]
-        problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
+    models = GraphModels(file, Settings(), looked, folder)
+    checked = CheckedGraph(task, file, Settings(), models, processors, columns)
+    problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
     problems = [replace(each, serious=False) if each.cause == LACKING else each for each in problems]
     declared = declared_metrics(_files(named, folder))
     if declared:
@@ -373,9 +377,9 @@ def _seen_tools(file: GraphFile, helpers: Helpers, folder: str | None, find_dott
         for each in map(tool_spec, getattr(node, "tools", ())):
             module, _, last = each.name.rpartition(".")
             place = file.node_place(name, "tools")
-            written = static_signature(Function(folder or "", module, last, place)) if module else None
+            is_function = bool(module) and is_written_function(Function(folder or "", module, last, place))
             try:
-                if find_dotted(each.name, folder, place) is None and (written is None or written.is_class):
+                if find_dotted(each.name, folder, place) is None and not is_function:
                     return ()
                 tools.update(find_tools([each.name], helpers, folder, place))
             except ConfigError:

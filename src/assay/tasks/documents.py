@@ -96,9 +96,12 @@ def evaluated_docs(task: Task, config: TaskConfig, splits: Splits) -> Split:
     """The documents to evaluate, as its process_docs prepares them."""
     process = config.process_docs if callable(config.process_docs) else None
     try:
-        return splits.split(evaluated_split(config), process)
+        docs = splits.split(evaluated_split(config), process)
+        if len(docs) == 0:
+            raise DataError(f"the split {evaluated_split(config)!r} is empty")
     except DataError as error:
         raise placed_split(task, error, splits) from error
+    return docs
 
 
 _NO_SPLIT = re.compile(r"\bno split '([^']*)'")

@@ -1,20 +1,23 @@
 """Checks before the first request: of tasks, of a model for these tasks, of groups' aggregates."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from assay.checks import Check, Level
 from assay.config.option import YAMLMapping
+from assay.config.run import RunConfig
 from assay.config.task import TaskConfig
 from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, SelfExplanatory, did_you_mean
 from assay.groups.checks import MemberAnswers, group_problems, ready_group
 from assay.groups.group import Group, TaskT
-from assay.models.protocol import AnyModel
+from assay.models.protocol import AnyModel, Remote
 from assay.models.reasoning import template_thinks
 from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
 from assay.scoring.metrics.registry import METRICS
 from assay.signatures import argument_names
-from assay.tasks.runnable import Runnable
+from assay.tasks.runnable import UNDER_TEST, Runnable
 from assay.tasks.settings import Resolve
 from assay.tasks.task import Task, set_group_rules
 from assay.user_code import user_code
@@ -46,30 +49,79 @@ def _runs_code(config: TaskConfig) -> bool:
     return any(name in METRICS and METRICS[name].runs_code for name in names)
 
 
-def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
-    """Refuse tasks that need what the model cannot do, all of them at once."""
-    problems = []
-    for task in tasks:
+class OpenModels(NamedTuple):
+    """The models of a run by role, and the tasks that ask them."""
+
+    models: Mapping[str, AnyModel]
+    tasks: Sequence[Runnable]
+    config: RunConfig
+
+
+def unable_models(run: OpenModels) -> Iterator[Problem]:
+    """Find tasks that need what the model under test cannot do."""
+    model = run.models[UNDER_TEST]
+    for task in run.tasks:
         for need in sorted(task.needs()):
             if not getattr(model.can, need):
                 what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
                 what += model.can.why_not(need)
                 formats = need == "loglikelihood" and task.task.definition is None
                 way = f"ask for {task.task.name}@generate" if formats else "choose another model"
-                problems.append(Problem(Place("model"), what, way))
-    if problems:
-        raise ConfigError(problems)
+                yield Problem(Place("model"), what, way)
 
 
-def check_over_length(model: AnyModel, over_length: str) -> None:
-    """Refuse `drop_shots` for a model that does not count tokens, and `truncate` for one that does not cut prompts."""
-    place = Place("over_length")
-    if over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
+def unable_scorer_models(run: OpenModels) -> Iterator[Problem]:
+    """Find models that cannot do what the scorers ask of their role."""
+    for scorer in (scorer for task in run.tasks for scorer in task.facts.scorers if not scorer.members):
+        for role in scorer.models():
+            need, model = scorer.need(role), run.models[role]
+            if not getattr(model.can, need):
+                what = f"scorer {scorer.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
+                fix = f"give the role {role!r} another model"
+                yield Problem(Place(f"model_role.{role}"), what + model.can.why_not(need), fix)
+
+
+def unable_roles(run: OpenModels) -> Iterator[Problem]:
+    """Find models of roles that cannot do what a task needs of them."""
+    for task in run.tasks:
+        for role in task.facts.models:
+            for need in sorted(task.needs(role)):
+                model = run.models[role]
+                if not getattr(model.can, need):
+                    what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
+                    what += f", and {model.name!r} cannot{model.can.why_not(need)}"
+                    yield Problem(Place(f"model_role.{role}"), what, "choose another model")
+
+
+def impossible_lengths(run: OpenModels) -> Iterator[Problem]:
+    """Find `drop_shots` for a model that does not count tokens, and `truncate` for one that does not cut prompts."""
+    model, place = run.models[UNDER_TEST], Place("over_length")
+    if run.config.over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
         what = f"model {model.name!r} does not count tokens, or has no known context length"
-        raise ConfigError.at(place, what, "give tokenizer=FOLDER and max_length=N in --model_args")
-    if over_length == "truncate" and not getattr(model, "cuts", False):  # models of users need not know of it
+        yield Problem(place, what, "give tokenizer=FOLDER and max_length=N in --model_args")
+    if run.config.over_length == "truncate" and not getattr(
+        model, "cuts", False
+    ):  # models of users need not know of it
         what = f"model {model.name!r} does not cut prompts"
-        raise ConfigError.at(place, what, "create it with over_length='truncate', or use drop_shots")
+        yield Problem(place, what, "create it with over_length='truncate', or use drop_shots")
+
+
+def unknown_prices(run: OpenModels) -> Iterator[Problem]:
+    """Find remote models without a price, where the run has a cost limit."""
+    for role, model in run.models.items() if run.config.max_cost is not None else ():
+        if isinstance(model, Remote) and getattr(model, "price", None) is None:
+            where = "model_args" if role == UNDER_TEST else f"model_role {role}"
+            fix = "add price_in=… and price_out=… (per million tokens), or prices=FILE"
+            yield Problem(Place("max_cost"), f"the price of the model in {where} is not known", fix)
+
+
+MODEL_CHECKS: tuple[Check[OpenModels], ...] = (
+    Check(Level.BOUND, unable_models),
+    Check(Level.BOUND, unable_scorer_models),
+    Check(Level.BOUND, unable_roles),
+    Check(Level.BOUND, impossible_lengths),
+    Check(Level.BOUND, unknown_prices),
+)
 
 
 def warn_thinking(tasks: Sequence[Runnable], model: AnyModel) -> None:
@@ -105,17 +157,6 @@ def check_template(model: AnyModel, tasks: Sequence[Runnable]) -> None:
         return
     if thinks:
         warn_thinking(tasks, model)
-
-
-def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:
-    """Refuse models of roles that cannot do what a task needs of them."""
-    for task in tasks:
-        for role in task.facts.models:
-            for need in sorted(task.needs(role)):
-                if not getattr(models[role].can, need):
-                    what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
-                    what += f", and {models[role].name!r} cannot{models[role].can.why_not(need)}"
-                    raise ConfigError.at(f"model_role.{role}", what, "choose another model")
 
 
 def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], resolve: Resolve, dialect: Dialect) -> None:

@@ -4,14 +4,15 @@ import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from assay.checks import Level, refuse
 from assay.config.option import MAX_REPEATS, YAMLMapping
 from assay.config.task import TaskConfig, generation_types
-from assay.errors import ConfigError, Problem, did_you_mean, run_checks
+from assay.errors import ConfigError, Problem
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Document,
@@ -49,6 +50,7 @@ from assay.scoring.results import (
 from assay.scoring.scorer_models import models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, within
 from assay.statistics.evidence import Estimate
+from assay.tasks.checks import TASK_CHECKS, CheckedTask
 from assay.tasks.documents import (
     Splits,
     asked_after,
@@ -63,16 +65,13 @@ from assay.tasks.documents import (
 from assay.tasks.metrics import check_reference_order, row_bounds
 from assay.tasks.prompt_checks import (
     LOOKED_FURTHER,
-    check_prompts,
     check_right_choices,
-    check_targets,
     check_templates,
     equal_prompts,
-    misfit_functions,
     unaskable,
 )
 from assay.tasks.runnable import UNDER_TEST, AggregationOrFunction, Estimator, TaskFacts
-from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
+from assay.tasks.scoring import BYPASS, answers_left, known_rows, scoring
 from assay.tasks.settings import Helpers, Settings, generation_params, preserved_random, resolved
 from assay.tasks.task import Task, task_dialect
 from assay.tasks.task_methods import typed
@@ -87,13 +86,8 @@ KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikeliho
 def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     """The task, ready to be run. What its file says wrongly is a ConfigError, what its data lacks a DataError."""
     config = resolved(task.config, helpers.resolve)
-    if config.use_prompt is not None:
-        place = task.fields.place("use_prompt", key=True)
-        raise ConfigError.at(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")
     check_templates(task, config)
-    misfits = misfit_functions(task, config)
-    if misfits:
-        raise ConfigError(misfits)
+    refuse(TASK_CHECKS, CheckedTask(task=task, config=config, settings=settings), Level.LOADED)
     config = with_settings(config, settings)
     splits = open_splits(task, config, settings, helpers)
     prepared = bind(task, config, splits, settings, scoring(task, config, settings, helpers))
@@ -115,15 +109,10 @@ def bind(task: Task, config: TaskConfig, splits: Splits, settings: Settings, sco
 def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: ScoringLoop) -> "PreparedTask":
     shots = examples(config, config.num_fewshot or 0, splits, settings)
     docs = evaluated_docs(task, config, splits)
-    if len(docs) == 0:
-        raise DataError(f"the split {evaluated_split(config)!r} is empty")
     columns = columns_of(docs)
     dialect = task_dialect(task, settings.run.compat)
-    run_checks(
-        partial(check_clusters, task, docs),
-        partial(check_columns, task, docs, scored),
-        partial(check_prompts, task, config, columns, settings),
-    )
+    checked = CheckedTask(task=task, config=config, settings=settings, docs=docs, scored=scored)
+    refuse(TASK_CHECKS, checked, Level.BOUND)
     prompter = Prompter(
         config,
         columns,
@@ -136,7 +125,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     prompter.multiple_inputs = first.multiple_inputs
     is_one_target = not first.target and dialect.takes_empty_target_list_for_one_target
     has_targets = isinstance(first.target, list) and not is_one_target
-    check_targets(task, config, columns, settings, first.choices)
+    refuse(TASK_CHECKS, replace(checked, choices=first.choices), Level.FIRST_DOCUMENTS)
     scored = replace(scored, reading=scored.reading.but(multiple_targets=has_targets or config.multiple_targets))
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
     return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
@@ -163,30 +152,6 @@ def _look_at_first(task: Task, prompter: Prompter, docs: Split, settings: Settin
     if problem is None:
         raise DataError(f"the split {evaluated_split(prompter.config)!r} has none of the documents that it says it has")
     raise unaskable(task, problem, docs, settings)
-
-
-def check_clusters(task: Task, docs: Split) -> None:
-    """Refuse a `cluster_by` column that the documents do not have."""
-    column = task.config.cluster_by
-    if column is not None and column not in columns_of(docs):
-        what = f"the documents have no column {column!r} for cluster_by"
-        raise ConfigError.at(placer(task, "cluster_by")(), what, did_you_mean(column, columns_of(docs)))
-
-
-def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
-    """Refuse scorers and filters that read a column which the documents do not have."""
-    known = columns_of(docs)
-    for number, entry in enumerate(task.config.filter_list or ()):
-        for position, step in enumerate(entry.filter):
-            named = step.kwargs.get("choices") if step.function == "choice" else None
-            if isinstance(named, str) and named.isidentifier() and named not in known:
-                place = placer(task, "filter_list", number, "filter", position, "choices")()
-                what = f"filter 'choice' reads the column {named!r}, which the documents do not have"
-                raise ConfigError.at(place, what, did_you_mean(named, known))
-    for _, scorer in scored.pipelines:
-        for column in (each for each in scorer.needs_columns if each not in known):
-            what = f"scorer {scorer.name!r} reads the column {column!r}, which the documents do not have"
-            raise ConfigError.at(placer(task, "scorer")(), what, did_you_mean(column, known))
 
 
 def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:

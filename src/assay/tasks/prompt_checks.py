@@ -48,34 +48,28 @@ LOOKED_FURTHER = 1000
 QUESTION_KEYS = ("doc_to_text", "doc_to_choice", "gen_prefix", "description")
 
 
-def check_prompts(
+def prompt_problems(
     task: Task,
     config: TaskConfig,
     columns: Collection[str],
     settings: Settings,
     keys: Sequence[str] = QUESTION_KEYS,
-) -> None:
-    """Refuse questions, choices and prefixes that name a column which the documents do not have."""
-    wrong: list[Problem] = []
+) -> Iterator[Problem]:
+    """Find questions, choices and prefixes that name a column which the documents do not have."""
     for path in _paths(task, config, keys, settings):
-        wrong += _problems(task, path, _written(task, config, path), columns)
-    if wrong:
-        raise ConfigError(wrong)
+        yield from _problems(task, path, _written(task, config, path), columns)
 
 
-def check_targets(
+def target_problems(
     task: Task, config: TaskConfig, columns: Collection[str], settings: Settings, choices: YAMLValue
-) -> None:
-    """Refuse slips in targets. A choice may be a single word; a task with `process_results` may not use its target."""
+) -> Iterator[Problem]:
+    """Find slips in targets. A choice may be a single word; a task with `process_results` may not use its target."""
     known = [str(choice) for choice in choices] if isinstance(choices, list | tuple) else []
-    wrong: list[Problem] = []
     for path in _paths(task, config, ("doc_to_target",), settings):
         text = _written(task, config, path)
         unused = config.process_results is not None and not config.num_fewshot
         if not unused and text not in known:
-            wrong += _problems(task, path, text, columns)
-    if wrong:
-        raise ConfigError(wrong)
+            yield from _problems(task, path, text, columns)
 
 
 def check_right_choices(task: Task, reading: ResultBuilder, first: Sequence[Sample]) -> None:

@@ -1,12 +1,11 @@
 """Everything that can be known to be wrong without a model, a network or running any helper code."""
 
-import inspect
 import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,42 +14,39 @@ from assay.catalog.catalog import Catalog
 from assay.catalog.examine import without_followers
 from assay.catalog.functions import check_function, functions_in, is_plain_class, module_file, static_signature
 from assay.catalog.roots import broken_plugins
-from assay.config.fields import Fields
+from assay.checks import Level, list_problems, refuse
 from assay.config.option import YAMLValue
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig, generation_types
-from assay.errors import ConfigError, Place, Problem, did_you_mean, run_checks, uncheckable
+from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
 from assay.records import Function, UserValue
-from assay.samples.data import FILE_READERS, Split, columns_of, find_files
-from assay.samples.fewshot import SAMPLERS
-from assay.samples.formats import format_from_table, formats_table
+from assay.samples.formats import formats_table
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
-from assay.scoring.filters import FILTERS, selection_note
-from assay.scoring.loop import ScoringLoop
+from assay.scoring.filters import FILTERS
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS
-from assay.scoring.scorer import GenerationScorer, Scorer
-from assay.scoring.scorer_models import models_of
 from assay.signatures import Accepted, accepted
+from assay.tasks.checks import (
+    TASK_CHECKS,
+    CheckedTask,
+    format_problems,
+    missing_data,
+    missing_functions,
+    unnamed_roles,
+)
 from assay.tasks.documents import evaluated_docs, open_splits
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
-from assay.tasks.prepare import KINDS, bind, check_clusters, check_columns, with_settings
+from assay.tasks.prepare import KINDS, bind, with_settings
 from assay.tasks.prompt_checks import (
-    FORMAT_TEXTS,
     LOOKED_FURTHER,
-    check_prompts,
-    check_targets,
     check_templates,
-    format_slips,
-    misfit_functions,
-    template_error,
     unaskable,
-    written_slips,
 )
-from assay.tasks.scoring import answers_left, known_rows, placer, scoring
+from assay.tasks.scoring import answers_left, known_rows, scoring
 from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
+from assay.tasks.stand_ins import Unloaded, UnloadedScorer, stand_in
 from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
 from assay.user_code import UserCodeError, user_code
 
@@ -113,7 +109,7 @@ def validate(
         serious = [problem for problem in _checked(task, checks, broken) if problem.serious]
         problems += [each for each in serious if "is not a valid template" not in each.what]  # reported with its format
     known = _MemberAnswers(loaded["tasks"], checks)
-    resolve = _unloaded if code is None else code.helpers.resolve
+    resolve = stand_in if code is None else code.helpers.resolve
     for group in loaded["groups"].values():
         missing = [problem for problem in map(check_function, functions_in(group.config)) if problem is not None]
         problems += missing
@@ -121,7 +117,7 @@ def validate(
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
-            p for known in manager.formats.values() for p in _check_format(known, Place(f"format {known.format!r}"))
+            p for known in manager.formats.values() for p in format_problems(known, Place(f"format {known.format!r}"))
         ]
     return sorted(dict.fromkeys(_once(problems)))
 
@@ -160,33 +156,19 @@ def _check(task: Task, checks: _Checks) -> list[Problem]:
     kind = kind_of(task)
     if kind is None:
         return list(_check_task(task, checks))
-    helpers = Helpers(_unloaded, list, checks.find_metric, dict) if checks.code is None else checks.code.helpers
+    helpers = Helpers(stand_in, list, checks.find_metric, dict) if checks.code is None else checks.code.helpers
     return kind.check(task, replace(helpers, definition=checks.settings.graphs.definition), checks.find_dotted)
 
 
 def _check_task(task: Task, checks: _Checks) -> Iterator[Problem]:
     """Yield the problems that a task shows without a model."""
-    if task.unsent is not None:
-        yield replace(task.unsent, serious=not task.fields.dialect.notes_what_cannot_run)
-    functions = list(functions_in(dict(task.fields)))
-    broken = [problem for problem in map(check_function, functions) if problem is not None]
-    yield from broken
-    yield from written_slips(task.fields)
-    shots = task.fields.get("fewshot_config")
-    if isinstance(shots, Mapping):
-        sampler = shots.get("sampler", "default")
-        if isinstance(sampler, str) and sampler not in SAMPLERS:
-            place = task.fields.place("fewshot_config", "sampler")
-            yield Problem(place, f"no sampler named {sampler!r}", did_you_mean(sampler, SAMPLERS.names()))
-    yield from _check_formats(task.fields, checks.formats)
-    lacking = list(_check_data(task))
-    yield from lacking
+    about = CheckedTask(task=task, config=task.config, settings=checks.settings, formats=checks.formats)
+    yield from list_problems(TASK_CHECKS, about, Level.STATIC)
+    broken = any(missing_functions(about))
     if task.config.class_ is not None and (broken or not is_own_class(checks, task.config.class_)):
         yield from _check_class(task, checks) if not broken else ()
     elif task.config.output_type in KINDS:
-        yield from _check_run(task, checks, is_whole=not broken and not lacking)
-    for note in task.notes:
-        yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list", serious=False)
+        yield from _check_run(task, checks, is_whole=not broken and not any(missing_data(about)))
 
 
 class _MemberAnswers(Mapping[str, MemberAnswers]):
@@ -218,99 +200,6 @@ def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
     return MemberAnswers(known_rows(loop), answers_left(loop, config), config.repeats)
-
-
-def _check_formats(fields: Fields, formats: Mapping[str, FormatConfig]) -> Iterator[Problem]:
-    """Every format of a task's table, also those that are not asked for now."""
-    if formats_table(fields) is None:
-        yield from format_slips(fields)
-    for name in formats_table(fields) or {}:
-        try:
-            yield from _check_format(format_from_table(fields, name, formats), fields.place("formats", name))
-        except ConfigError as error:
-            yield from error.problems
-
-
-def _check_format(format: FormatConfig, place: Place) -> Iterator[Problem]:
-    for key in FORMAT_TEXTS:
-        text = getattr(format, key)
-        wrong = template_error(text) if text else None
-        if wrong:
-            yield Problem(place, f"{key} of format {format.format!r} is not a valid template: {wrong}", "correct it")
-
-
-def _check_data(task: Task) -> Iterator[Problem]:
-    """Whether a task says where its data is, and whether files it names are there."""
-    config, fields = task.config, task.fields
-    serious = not fields.dialect.notes_what_cannot_run
-    if config.dataset_path is None and config.custom_dataset is None and config.class_ is None:
-        what, fix = f"task {task.name!r} names no data", "add dataset_path"
-        yield Problem(fields.place("task"), what, fix, serious=serious)
-    files: Any = (config.dataset_kwargs or {}).get("data_files")
-    if config.dataset_path not in FILE_READERS or files is None:
-        return
-    folder = fields.origin("dataset_kwargs").folder
-    for split, written in files.items() if isinstance(files, Mapping) else [("", files)]:
-        place = fields.place("dataset_kwargs", "data_files", *([str(split)] if split != "" else []))
-        paths = written if isinstance(written, list | tuple) else [written]
-        if not isinstance(split, str) or not all(isinstance(path, str) for path in paths):
-            what = f"data_files: {split!r} must be the name of a split, with a file or a list of files"
-            yield Problem(place, what, "write `data_files: {test: file.jsonl}`", serious=serious)
-            continue
-        for path in paths:
-            try:
-                if not path.startswith(("hf://", "http://", "https://")):
-                    find_files(path, folder, None)
-            except DataError as error:
-                yield Problem(place, str(error), "put the file there, or correct its name", serious=serious)
-
-
-class _AnyCallable:
-    """A stand-in for what helper code defines: it is not run here, so it may be anything."""
-
-    is_unknown = True
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self.__name__ = "function"
-
-    def apply(self, resps: Any, docs: Any) -> Any:  # noqa: ARG002  # the shape of a filter
-        return resps
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        return self
-
-
-class _AnyScorer(_AnyCallable, Scorer):
-    """The same for a class, which may be a scorer."""
-
-    score_instances = GenerationScorer.score_instances
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        Scorer.__init__(self, None)
-        self.__name__ = "function"
-
-
-def _unloaded(function: Function) -> Any:
-    """Return a stand-in for a function or class: with its signature, where the text of its module shows it, else with any."""
-    written = static_signature(function)
-    if written is None or written.is_class:
-        kind = _AnyCallable if is_plain_class(function) else _AnyScorer
-        known = {} if written is None else {"__signature__": written.signature, "is_unknown": False}
-        return type(function.name, (kind,), known)
-
-    def stand_in(*_: Any, **__: Any) -> Any:
-        return stand_in
-
-    async def async_stand_in(*_: Any, **__: Any) -> None: ...
-
-    def generator_stand_in(*_: Any, **__: Any) -> Iterator[None]:
-        yield
-
-    like: Any = async_stand_in if written.is_async else generator_stand_in if written.is_generator else stand_in
-    like.__name__, like.__signature__ = function.name, written.signature
-    like.__code__ = like.__code__.replace(co_filename=str(module_file(function)), co_firstlineno=written.line)
-    like.is_async, like.is_generator = written.is_async, written.is_generator
-    return like
 
 
 def is_own_class(checks: _Checks, written: Function | type) -> bool:
@@ -352,30 +241,21 @@ def _typed(config: TaskConfig) -> TaskConfig:
 def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Problem]:
     """Yield the problems of filters, metrics and scorers that a run would refuse, and those that local data shows."""
     helpers, known = _helpers_of(task, checks)
-    problems = list(_selections(task, task.config))
-    scored: ScoringLoop | None = None
+    problems: list[Problem] = []
+    about = CheckedTask(task=task, config=task.config, settings=checks.settings)
     try:
         config = with_settings(resolved(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings)
-        problems += misfit_functions(task, config)
-        scored = scoring(task, config, checks.settings, helpers)
-        problems += _needed_roles(task, scored, checks.settings)
+        about = replace(about, config=config)
+        problems += list_problems(TASK_CHECKS, about, Level.LOADED)
+        about = replace(about, scored=scoring(task, config, checks.settings, helpers))
+        problems += unnamed_roles(about)
     except ConfigError as error:
         problems += error.problems
     yield from (each for problem in problems if (each := _unless_registered(problem, known)) is not None)
     if is_whole and (checks.code is None or not any(problem.serious for problem in problems)):
-        shown = _check_documents(task, scored, helpers, checks)
+        shown = _check_documents(about, helpers, checks)
         notes = task.fields.dialect.notes_what_cannot_run
         yield from (replace(problem, serious=problem.serious and not notes) for problem in shown)
-
-
-def _selections(task: Task, config: TaskConfig) -> Iterator[Problem]:
-    """Yield a note for each pattern whose `group_select` looks like the number of a group."""
-    for number, entry in enumerate(config.filter_list or ()):
-        for position, step in enumerate(entry.filter):
-            note = selection_note(step)
-            if note:
-                place = placer(task, "filter_list", number, "filter", position, "group_select")()
-                yield Problem(place, note, "use 0 for the first match, -1 for the last", serious=False)
 
 
 def _helpers_of(task: Task, checks: _Checks) -> tuple[Helpers, Mapping[str, set[str]]]:
@@ -386,18 +266,9 @@ def _helpers_of(task: Task, checks: _Checks) -> tuple[Helpers, Mapping[str, set[
     return _static_helpers(known, checks.find_metric), known
 
 
-def _needed_roles(task: Task, scored: ScoringLoop, settings: Settings) -> Iterator[Problem]:
-    """Notes on further models that a run must name."""
-    place = placer(task, "scorer" if "scorer" in task.fields else "filter_list")()
-    for role, model in models_of(scorer.models() for _, scorer in scored.pipelines).items():
-        if model is None and role not in (settings.run.model_role or {}):
-            fix = f"give --model_role {role}=… when it is run"
-            yield Problem(place, f"the scorer asks a model in the role {role!r}", fix, serious=False)
-
-
-def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, checks: _Checks) -> Sequence[Problem]:
+def _check_documents(about: CheckedTask, helpers: Helpers, checks: _Checks) -> Sequence[Problem]:
     """The problems that documents show, where they can be read here: splits, columns, examples, prompts, targets."""
-    settings = checks.settings
+    task, settings, scored = about.task, about.settings, about.scored
     hidden = _hidden_fields(task.config) if checks.code is None else {}
     config = with_settings(resolved(replace(_typed(task.config), **hidden), helpers.resolve), settings)
     try:
@@ -408,11 +279,11 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
         docs = evaluated_docs(task, config, splits)
         if "process_docs" in hidden:
             return ()
+        about = replace(about, config=config, docs=docs)
+        refuse(TASK_CHECKS, about, Level.BOUND)
         if hidden:
-            _check_shown(task, config, docs, settings, scored)
+            _check_first(about)
             return ()
-        if scored is not None:
-            check_columns(task, docs, scored)
         if scored is None or checks.code is None:  # stand-ins score nothing
             unscored = replace(config, filter_list=None, metric_list=None, scorer=None, process_results=None)
             scored = scoring(task, unscored, settings, helpers)
@@ -427,26 +298,22 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
         return (error.problem or Problem(place, str(error), fix),)
 
 
-def _check_shown(task: Task, config: TaskConfig, docs: Split, settings: Settings, scored: ScoringLoop | None) -> None:
-    """Refuse what documents show of a task whose functions are not run; `config` has other values for them."""
-    columns = columns_of(docs)
-    checks = [partial(check_clusters, task, docs), partial(check_prompts, task, config, columns, settings)]
-    if scored is not None:
-        checks.insert(1, partial(check_columns, task, docs, scored))
-    run_checks(*checks)
-    prompter = Prompter(config, columns, dialect=task_dialect(task, settings.run.compat))
+def _check_first(about: CheckedTask) -> None:
+    """Refuse what the first documents show of a task whose functions are not run; its `config` has other values for them."""
+    config, choices = about.config, about.task.config.doc_to_choice
+    prompter = Prompter(config, about.columns, dialect=task_dialect(about.task, about.settings.run.compat))
     problem: RenderError | None = None
-    for doc in islice(docs, LOOKED_FURTHER):
+    for doc in islice(about.docs, LOOKED_FURTHER):
         try:
             question = prompter.question(doc)
         except RenderError as error:
             problem = problem or error
             continue
-        if task.config.doc_to_choice is None or config.doc_to_choice is not None:
-            check_targets(task, config, columns, settings, question.choices)
+        if choices is None or config.doc_to_choice is not None:
+            refuse(TASK_CHECKS, replace(about, choices=question.choices), Level.FIRST_DOCUMENTS)
         return
     if problem is not None:
-        raise unaskable(task, problem, docs, settings)
+        raise unaskable(about.task, problem, about.docs, about.settings)
 
 
 def _hidden_fields(config: TaskConfig) -> dict[str, Any]:
@@ -477,14 +344,14 @@ HIDDEN: Mapping[str, Any] = {
 
 def _static_helpers(known: Mapping[str, set[str]], find_metric: FindMetric) -> Helpers:
     """Helper code that is only read: what it registers may be anything."""
-    metrics = {name: RegisteredMetric(_AnyCallable(), _AnyCallable(), None) for name in known.get("metric", ())}
+    metrics = {name: RegisteredMetric(Unloaded(), Unloaded(), None) for name in known.get("metric", ())}
     return Helpers(
-        _unloaded,
+        stand_in,
         list,
         lambda name: metrics[name].function if name in metrics else find_metric(name),
-        lambda: dict.fromkeys(known.get("filter", ()), _AnyScorer),
+        lambda: dict.fromkeys(known.get("filter", ()), UnloadedScorer),
         metrics,
-        dict.fromkeys(known.get("aggregation", ()), _AnyCallable()),
+        dict.fromkeys(known.get("aggregation", ()), Unloaded()),
     )
 
 
@@ -579,18 +446,8 @@ def _scorer(written: str | Function | ScorerConfig | None) -> Iterator[tuple[str
 
 def _accepts(kind: str, name: str | Function) -> list[Accepted]:
     if isinstance(name, Function):
-        written = static_signature(name)
-        return [] if written is None else [accepted(_With(written.signature))]
+        return [] if static_signature(name) is None else [accepted(stand_in(name))]
     if kind == "metric":
         return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []
     registry = FILTERS if kind == "filter" else SCORERS
     return [registry.accepts(registry[name])] if name in registry else []
-
-
-class _With:
-    """A callable with a given signature."""
-
-    def __init__(self, signature: inspect.Signature) -> None:
-        self.__signature__ = signature
-
-    def __call__(self) -> None: ...

@@ -1,0 +1,199 @@
+"""The checks of a plain task, in the order in which their problems are listed: `validate` and a run walk this list."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from assay.catalog.functions import check_function, functions_in
+from assay.checks import Check, Level
+from assay.config.task import FormatConfig, TaskConfig
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.samples.data import FILE_READERS, Split, columns_of, find_files
+from assay.samples.fewshot import SAMPLERS
+from assay.samples.formats import format_from_table, formats_table
+from assay.samples.rows import DataError
+from assay.scoring.filters import selection_note
+from assay.scoring.loop import ScoringLoop
+from assay.scoring.scorer_models import models_of
+from assay.tasks.prompt_checks import (
+    FORMAT_TEXTS,
+    format_slips,
+    misfit_functions,
+    prompt_problems,
+    target_problems,
+    template_error,
+    written_slips,
+)
+from assay.tasks.scoring import placer
+from assay.tasks.settings import Settings
+from assay.tasks.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedTask:
+    """A task as far as it is known: `config` has functions or their stand-ins from LOADED on, the others follow."""
+
+    task: Task
+    config: TaskConfig
+    settings: Settings
+    formats: Mapping[str, FormatConfig] = field(default_factory=dict)
+    docs: Split = ()
+    scored: ScoringLoop | None = None
+    """None where filters and metrics cannot be made."""
+    choices: Any = None
+    """The choices of the first document."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return columns_of(self.docs)
+
+
+def unsent_media(about: CheckedTask) -> Iterator[Problem]:
+    if about.task.unsent is not None:
+        yield replace(about.task.unsent, serious=_is_refused(about.task))
+
+
+def _is_refused(task: Task) -> bool:
+    """Whether what cannot run is a mistake: in files of another program it is noted."""
+    return not task.fields.dialect.notes_what_cannot_run
+
+
+def missing_functions(about: CheckedTask) -> Iterator[Problem]:
+    """Find `!function` names of which the module, or the name in it, does not exist."""
+    for function in functions_in(dict(about.task.fields)):
+        problem = check_function(function)
+        if problem is not None:
+            yield problem
+
+
+def unknown_sampler(about: CheckedTask) -> Iterator[Problem]:
+    fields = about.task.fields
+    shots = fields.get("fewshot_config")
+    sampler = shots.get("sampler", "default") if isinstance(shots, Mapping) else None
+    if isinstance(sampler, str) and sampler not in SAMPLERS:
+        place = fields.place("fewshot_config", "sampler")
+        yield Problem(place, f"no sampler named {sampler!r}", did_you_mean(sampler, SAMPLERS.names()))
+
+
+def wrong_formats(about: CheckedTask) -> Iterator[Problem]:
+    """Find what is wrong with every format of a task's table, also those that are not asked for now."""
+    fields = about.task.fields
+    if formats_table(fields) is None:
+        yield from format_slips(fields)
+    for name in formats_table(fields) or {}:
+        try:
+            yield from format_problems(format_from_table(fields, name, about.formats), fields.place("formats", name))
+        except ConfigError as error:
+            yield from error.problems
+
+
+def format_problems(format: FormatConfig, place: Place) -> Iterator[Problem]:
+    for key in FORMAT_TEXTS:
+        text = getattr(format, key)
+        wrong = template_error(text) if text else None
+        if wrong:
+            yield Problem(place, f"{key} of format {format.format!r} is not a valid template: {wrong}", "correct it")
+
+
+def missing_data(about: CheckedTask) -> Iterator[Problem]:
+    """Find a task that does not say where its data is, and files it names that are not there."""
+    config, fields, serious = about.task.config, about.task.fields, _is_refused(about.task)
+    if config.dataset_path is None and config.custom_dataset is None and config.class_ is None:
+        what, fix = f"task {about.task.name!r} names no data", "add dataset_path"
+        yield Problem(fields.place("task"), what, fix, serious=serious)
+    files: Any = (config.dataset_kwargs or {}).get("data_files")
+    if config.dataset_path not in FILE_READERS or files is None:
+        return
+    folder = fields.origin("dataset_kwargs").folder
+    for split, written in files.items() if isinstance(files, Mapping) else [("", files)]:
+        place = fields.place("dataset_kwargs", "data_files", *([str(split)] if split != "" else []))
+        paths = written if isinstance(written, list | tuple) else [written]
+        if not isinstance(split, str) or not all(isinstance(path, str) for path in paths):
+            what = f"data_files: {split!r} must be the name of a split, with a file or a list of files"
+            yield Problem(place, what, "write `data_files: {test: file.jsonl}`", serious=serious)
+            continue
+        for path in paths:
+            try:
+                if not path.startswith(("hf://", "http://", "https://")):
+                    find_files(path, folder, None)
+            except DataError as error:
+                yield Problem(place, str(error), "put the file there, or correct its name", serious=serious)
+
+
+def lost_scores(about: CheckedTask) -> Iterator[Problem]:
+    for note in about.task.notes:
+        yield Problem(Place(f"task {about.task.name!r}"), note, "give the format a metric_list", serious=False)
+
+
+def unsupported_prompt(about: CheckedTask) -> Iterator[Problem]:
+    if about.config.use_prompt is not None:
+        place = about.task.fields.place("use_prompt", key=True)
+        yield Problem(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")
+
+
+def odd_selections(about: CheckedTask) -> Iterator[Problem]:
+    """Note each pattern whose `group_select` looks like the number of a group."""
+    for number, entry in enumerate(about.task.config.filter_list or ()):
+        for position, step in enumerate(entry.filter):
+            note = selection_note(step)
+            if note:
+                place = placer(about.task, "filter_list", number, "filter", position, "group_select")()
+                yield Problem(place, note, "use 0 for the first match, -1 for the last", serious=False)
+
+
+def unnamed_roles(about: CheckedTask) -> Iterator[Problem]:
+    """Note further models that a run must name."""
+    place = placer(about.task, "scorer" if "scorer" in about.task.fields else "filter_list")()
+    pipelines = about.scored.pipelines if about.scored is not None else ()
+    for role, model in models_of(scorer.models() for _, scorer in pipelines).items():
+        if model is None and role not in (about.settings.run.model_role or {}):
+            fix = f"give --model_role {role}=… when it is run"
+            yield Problem(place, f"the scorer asks a model in the role {role!r}", fix, serious=False)
+
+
+def unknown_clusters(task: Task, columns: Sequence[str]) -> Iterator[Problem]:
+    """Find a `cluster_by` column that the documents do not have."""
+    column = task.config.cluster_by
+    if column is not None and column not in columns:
+        what = f"the documents have no column {column!r} for cluster_by"
+        yield Problem(placer(task, "cluster_by")(), what, did_you_mean(column, columns))
+
+
+def unknown_columns(about: CheckedTask) -> Iterator[Problem]:
+    """Find filters and scorers that read a column which the documents do not have."""
+    if about.scored is None:
+        return
+    known = about.columns
+    for number, entry in enumerate(about.task.config.filter_list or ()):
+        for position, step in enumerate(entry.filter):
+            column = step.kwargs.get("choices") if step.function == "choice" else None
+            if isinstance(column, str) and column.isidentifier() and column not in known:
+                place = placer(about.task, "filter_list", number, "filter", position, "choices")()
+                what = f"filter 'choice' reads the column {column!r}, which the documents do not have"
+                yield Problem(place, what, did_you_mean(column, known))
+    for _, scorer in about.scored.pipelines:
+        for column in scorer.needs_columns:
+            if column not in known:
+                what = f"scorer {scorer.name!r} reads the column {column!r}, which the documents do not have"
+                yield Problem(placer(about.task, "scorer")(), what, did_you_mean(column, known))
+
+
+TASK_CHECKS: tuple[Check[CheckedTask], ...] = (
+    Check(Level.STATIC, unsent_media),
+    Check(Level.STATIC, missing_functions),
+    Check(Level.STATIC, lambda about: written_slips(about.task.fields)),
+    Check(Level.STATIC, unknown_sampler),
+    Check(Level.STATIC, wrong_formats),
+    Check(Level.STATIC, missing_data),
+    Check(Level.STATIC, lost_scores),
+    Check(Level.LOADED, unsupported_prompt),
+    Check(Level.LOADED, odd_selections),
+    Check(Level.LOADED, lambda about: misfit_functions(about.task, about.config)),
+    Check(Level.BOUND, lambda about: unknown_clusters(about.task, about.columns)),
+    Check(Level.BOUND, unknown_columns),
+    Check(Level.BOUND, lambda about: prompt_problems(about.task, about.config, about.columns, about.settings)),
+    Check(
+        Level.FIRST_DOCUMENTS,
+        lambda about: target_problems(about.task, about.config, about.columns, about.settings, about.choices),
+    ),
+)

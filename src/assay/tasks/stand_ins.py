@@ -1,0 +1,92 @@
+"""Stand-ins for user code that is not loaded: they may be anything, with the signature that the source of their module shows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from assay.catalog.functions import is_plain_class, module_file, static_signature
+from assay.records import Function
+from assay.scoring.scorer import GenerationScorer, Scorer
+from assay.signatures import give_signature
+
+
+class Unloaded:
+    """A class of user code, or what it makes: a filter, a transform, a post-processor, a function."""
+
+    is_unknown = True
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.__name__ = "function"
+
+    def apply(self, *arguments: Any) -> Any:
+        return arguments[0]
+
+    process = transform = apply
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self
+
+
+class UnloadedScorer(Unloaded, Scorer):
+    """A class that may be a scorer."""
+
+    score_instances = GenerationScorer.score_instances
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        Scorer.__init__(self, None)
+        self.__name__ = "function"
+
+
+class _AnyMethod(type):
+    """Classes that have every method that a file names."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: {}
+
+
+class UnloadedMethods(Unloaded, metaclass=_AnyMethod):
+    """A class whose methods a file names."""
+
+
+def unloaded_class(function: Function) -> type:
+    """Return the stand-in for a class, or for a name of which the source does not show what it is."""
+    written = static_signature(function)
+    kind = type(function.name, (Unloaded if is_plain_class(function) else UnloadedScorer,), {})
+    if written is not None:
+        kind.is_unknown = False  # type: ignore[attr-defined]
+        give_signature(kind, written.signature)
+    return kind
+
+
+def unloaded_function(function: Function) -> Any:
+    """Return the stand-in for a function: its calls return itself, as far as the source shows no other kind of function."""
+    written = static_signature(function)
+
+    def plain(*_: Any, **__: Any) -> Any:
+        return plain
+
+    async def waiting(*_: Any, **__: Any) -> None: ...
+
+    def yielding(*_: Any, **__: Any) -> Iterator[None]:
+        yield
+
+    like: Any = plain
+    if written is not None and not written.is_class:
+        like = waiting if written.is_async else yielding if written.is_generator else plain
+        give_signature(like, written.signature)
+        like.__code__ = like.__code__.replace(co_filename=str(module_file(function)), co_firstlineno=written.line)
+        like.is_async, like.is_generator = written.is_async, written.is_generator
+    like.__name__ = function.name
+    return like
+
+
+def is_written_function(function: Function) -> bool:
+    """Whether the source of a module shows that a name is a function."""
+    written = static_signature(function)
+    return written is not None and not written.is_class
+
+
+def stand_in(function: Function) -> Any:
+    """Return the stand-in for a function or class."""
+    return unloaded_function(function) if is_written_function(function) else unloaded_class(function)
