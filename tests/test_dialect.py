@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import assay
-from assay import ConfigError, TaskManager, UnitMetrics
+from assay import ConfigError, TaskManager, UnitMetricResult, UnitMetrics
 from assay.config.run import RunConfig
 from assay.config.task import MetricConfig, TaskConfig
 from assay.dialect import (
@@ -34,17 +34,16 @@ from assay.graphs.aggregator_metrics import NoResults
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.collate import RecordCounts, check_aggregators, collate
 from assay.graphs.transforms import CombineRecords
-from assay.graphs.unit_metrics import UnitMetricResult
 from assay.models import Scripted
 from assay.records import Failed, Generate, Sample
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import Rows
+from assay.scoring.metric_binding import NO_HELPERS, MetricBinder
 from assay.scoring.named import FirstToken
-from assay.scoring.results import GENERATE, ResultBuilder, ScoreRules, usable
-from assay.tasks.metrics import MetricBinder
+from assay.scoring.results import GENERATE, ResultBuilder
+from assay.scoring.scores import ScoreRules, check_scores
 from assay.tasks.prepare import with_settings
 from assay.tasks.prompt_checks import equal_prompts
-from assay.tasks.scoring import ALONE
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 from assay.tasks.validate import validate
@@ -460,7 +459,7 @@ def _(world: World) -> Any:
 
 @case("computes_f1_of_texts", theirs="f1", ours=REJECTED)
 def _(world: World) -> Any:
-    binder = MetricBinder(GENERATE, lambda *_: Place("here"), ALONE, dialect=world.dialect, of_text=True)
+    binder = MetricBinder(GENERATE, lambda *_: Place("here"), NO_HELPERS, dialect=world.dialect, of_text=True)
     return world.outcome(lambda: binder.bind((MetricConfig(name="f1"),), processed=False)[0].name)
 
 
@@ -516,7 +515,7 @@ def _(world: World) -> Any:
 @case("accepts_any_row_name", theirs=1.0, ours="failed")
 def _(world: World) -> Any:
     rules = ScoreRules(lambda metric, filter_name: True, world.dialect)
-    [score] = usable({"a,b": 1.0}, ["answer"], "none", rules).values()
+    [score] = check_scores({"a,b": 1.0}, ["answer"], "none", rules).values()
     return "failed" if isinstance(score, Failed) else score
 
 
