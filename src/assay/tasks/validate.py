@@ -7,12 +7,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.examine import without_followers
-from assay.catalog.functions import check_function, functions_in, is_plain_class, module_file, static_signature
+from assay.catalog.functions import (
+    check_function,
+    functions_in,
+    is_plain_class,
+    module_file,
+    registered_names,
+    static_signature,
+)
 from assay.catalog.roots import broken_plugins
 from assay.checks import Level, list_problems, refuse
 from assay.config.option import YAMLValue
@@ -262,7 +268,7 @@ def _helpers_of(task: Task, checks: _Checks) -> tuple[Helpers, Mapping[str, set[
     """Helper code of a task, loaded or only read, and the names that it registers where it is only read."""
     if checks.code is not None:
         return checks.code.helpers, {}
-    known = _registered(sorted({str(module_file(function)) for function in functions_in(dict(task.fields))}))
+    known = registered_names({module_file(function) for function in functions_in(dict(task.fields))})
     return _static_helpers(known, checks.find_metric), known
 
 
@@ -355,30 +361,7 @@ def _static_helpers(known: Mapping[str, set[str]], find_metric: FindMetric) -> H
     )
 
 
-_REGISTERS = re.compile(
-    r"(?:register_|assay\.|@)(filter|metric|aggregation|reduction|scorer|sampler)\("
-    r"\s*(?:(?:name|metric)\s*=\s*)?(?:[\"']([^\"']+)[\"'])?"
-)
-_IMPORTS = re.compile(r"^\s*(?:from|import)\s+\.?(\w+)", re.MULTILINE)
 _UNKNOWN = re.compile(r"no (\w+) named '(.+?)'")
-
-
-def _registered(files: Sequence[str]) -> dict[str, set[str]]:
-    """By kind, the names that helper modules register, as their texts show; "" for one that is computed."""
-    known: dict[str, set[str]] = {}
-    waiting, seen = list(files), set(files)
-    while waiting:
-        file = Path(waiting.pop())
-        try:
-            text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-        except (OSError, ValueError):
-            continue
-        for kind, name in _REGISTERS.findall(text):
-            known.setdefault(kind, set()).add(name)
-        beside = {str(file.with_name(f"{name}.py")) for name in _IMPORTS.findall(text)} - seen
-        seen |= beside
-        waiting += beside
-    return known
 
 
 def _unless_registered(problem: Problem, known: Mapping[str, set[str]]) -> Problem | None:
