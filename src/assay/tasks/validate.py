@@ -162,7 +162,7 @@ def _check(task: Task, checks: _Checks) -> list[Problem]:
     kind = kind_of(task)
     if kind is None:
         return list(_check_task(task, checks))
-    helpers = Helpers(stand_in, list, checks.find_metric, dict) if checks.code is None else checks.code.helpers
+    helpers, _ = _helpers_of(task, checks)
     return kind.check(task, replace(helpers, definition=checks.settings.graphs.definition), checks.find_dotted)
 
 
@@ -201,7 +201,7 @@ def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
     try:
         with user_code("cannot be checked"):
             helpers, _ = _helpers_of(task, checks)
-            config = with_settings(resolved(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings)
+            config = _config_of(task, checks, helpers, derived={})
             loop = scoring(task, config, checks.settings, helpers)
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
@@ -236,12 +236,14 @@ def is_of_library(kind: UserValue) -> bool:
     return any(base.__module__.partition(".")[0] in ("assay", "lm_eval") for base in bases)
 
 
-def _typed(config: TaskConfig) -> TaskConfig:
-    """The configuration without parameters of generation that have a wrong type: these were reported when it was read."""
-    params = config.generation_kwargs or {}
+def _config_of(task: Task, checks: _Checks, helpers: Helpers, **hidden: Any) -> TaskConfig:
+    """The configuration that a run has, with other values for what is `hidden`, and without parameters of generation that
+    have a wrong type: these were reported when it was read."""
+    params = task.config.generation_kwargs or {}
     wrong = {path[0] for path, _, _ in generation_types(params)}
-    kept = {key: value for key, value in params.items() if key not in wrong}
-    return replace(config, generation_kwargs=kept) if wrong else config
+    kept = {key: value for key, value in params.items() if key not in wrong} if wrong else task.config.generation_kwargs
+    config = replace(task.config, **{"generation_kwargs": kept, **hidden})
+    return with_settings(resolved(config, helpers.resolve), checks.settings)
 
 
 def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Problem]:
@@ -250,10 +252,9 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
     problems: list[Problem] = []
     about = CheckedTask(task=task, config=task.config, settings=checks.settings)
     try:
-        config = with_settings(resolved(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings)
-        about = replace(about, config=config)
+        about = replace(about, config=_config_of(task, checks, helpers, derived={}))
         problems += list_problems(TASK_CHECKS, about, Level.LOADED)
-        about = replace(about, scored=scoring(task, config, checks.settings, helpers))
+        about = replace(about, scored=scoring(task, about.config, checks.settings, helpers))
         problems += unnamed_roles(about)
     except ConfigError as error:
         problems += error.problems
@@ -276,7 +277,7 @@ def _check_documents(about: CheckedTask, helpers: Helpers, checks: _Checks) -> S
     """The problems that documents show, where they can be read here: splits, columns, examples, prompts, targets."""
     task, settings, scored = about.task, about.settings, about.scored
     hidden = _hidden_fields(task.config) if checks.code is None else {}
-    config = with_settings(resolved(replace(_typed(task.config), **hidden), helpers.resolve), settings)
+    config = _config_of(task, checks, helpers, **hidden)
     try:
         check_templates(task, config)
         splits = open_splits(task, config, settings, helpers)
