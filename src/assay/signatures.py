@@ -114,14 +114,8 @@ def parameter_problems(
     a.yaml:3:1: metric 'scaled' has no parameter 'facter' — did you mean 'factor'?
     a.yaml:3:1: metric 'scaled' needs the parameter 'factor' — add `factor:`
     """
-    takes = accepted(function, supplied)
-    problems = list(problems_of(takes, params, (what, "parameter", line_to_add), where))
-    if takes.is_async:
-        problems.append(Problem(location(where), f"{what} {AWAITED[0]}", AWAITED[1]))
-    if takes.lacking:
-        shape = f"{what} must take {supplied} arguments by position"
-        problems.append(Problem(location(where), shape, "correct its signature"))
-    return problems
+    misfit = f"{what} must take {supplied} arguments by position", "correct its signature"
+    return problems_of(accepted(function, supplied), params, (what, "parameter", line_to_add), where, misfit)
 
 
 def line_to_add(key: str) -> str:
@@ -132,7 +126,20 @@ Subject = tuple[str, str, Callable[[str], str]]
 """The subject of a message, its word for a parameter, and the fix for a missing one."""
 
 
-def problems_of(takes: Accepted, params: Params, subject: Subject, where: Where) -> Iterator[Problem]:
+def problems_of(
+    takes: Accepted, params: Params, subject: Subject, where: Where, misfit: tuple[str, str]
+) -> list[Problem]:
+    """List the problems of a callable and its parameters; `misfit` is that of one which cannot take what its caller supplies,
+    with the fix."""
+    problems = list(_wrong_parameters(takes, params, subject, where))
+    if takes.is_async:
+        problems.append(Problem(location(where), f"{subject[0]} {AWAITED[0]}", AWAITED[1]))
+    if takes.lacking:
+        problems.append(Problem(location(where), *misfit))
+    return problems
+
+
+def _wrong_parameters(takes: Accepted, params: Params, subject: Subject, where: Where) -> Iterator[Problem]:
     what, word, add = subject
     at = partial(location, where)
     for key, value in params.items():

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import importlib.util
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -215,32 +216,30 @@ def load_problem(file: Path, is_supplied: Callable[[str], bool]) -> str:
     return ""
 
 
-METRIC_DECORATORS = {"unit_metric": "unit", "aggregator_metric": "aggregator"}
+_REGISTERS = re.compile(
+    r"(?:register_|assay\.|@)((?:unit_|aggregator_)?metric|filter|aggregation|reduction|scorer|sampler)\("
+    r"\s*(?:(?:name|metric)\s*=\s*)?(?:[\"']([^\"']+)[\"'])?"
+)
+_IMPORTS = re.compile(r"^\s*(?:from|import)\s+\.*(\w[\w.]*)", re.MULTILINE)
 
 
-def declared_metrics(files: Collection[Path]) -> set[tuple[str, str]]:
-    """The metrics that modules, and those beside them that they import, register by a decorator: kind and name of each."""
-    waiting, seen, declared = list(files), set(files), set[tuple[str, str]]()
+def registered_names(files: Collection[Path]) -> dict[str, set[str]]:
+    """By kind, the names that modules register, and those beside them that they import, as their texts show; "" for one that
+    is computed."""
+    known: dict[str, set[str]] = {}
+    waiting, seen = list(files), set(files)
     while waiting:
         file = waiting.pop()
-        tree = _parsed(str(file))
-        for node in ast.walk(tree) if not isinstance(tree, str) else ():
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                declared |= {metric for each in node.decorator_list if (metric := _declared(each)) is not None}
-            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            beside = {Path(file.parent, *name.split(".")).with_suffix(".py") for name in modules} - seen
-            waiting += [each for each in beside if each.is_file()]
-            seen |= beside
-    return declared
-
-
-def _declared(decorator: ast.expr) -> tuple[str, str] | None:
-    """The metric that a decorator registers, as `@unit_metric("name")`."""
-    if not isinstance(decorator, ast.Call) or not decorator.args or not isinstance(decorator.args[0], ast.Constant):
-        return None
-    called = decorator.func.attr if isinstance(decorator.func, ast.Attribute) else _name(decorator.func)
-    return (METRIC_DECORATORS[called], str(decorator.args[0].value)) if called in METRIC_DECORATORS else None
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        except (OSError, ValueError):
+            continue
+        for kind, name in _REGISTERS.findall(text):
+            known.setdefault(kind.replace("_", " "), set()).add(name)
+        beside = {Path(file.parent, *name.split(".")).with_suffix(".py") for name in _IMPORTS.findall(text)} - seen
+        seen |= beside
+        waiting += beside
+    return known
 
 
 def _yields(function: ast.AST) -> bool:
