@@ -10,10 +10,8 @@ import pytest
 
 import assay
 from assay.cli import main
-from assay.errors import Place
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.graphs.binding import _tool
-from assay.graphs.unit_metrics import UNIT_METRICS
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import call_text
@@ -184,8 +182,7 @@ CALLS = [
     ],
 )  # fmt: skip
 def test_calls_are_compared(name: str, params: dict[str, Any], golden: Any, correct: bool) -> None:
-    metric = UNIT_METRICS.bind(name, params, Place("here"))
-    [result] = metric.evaluate([{"text": golden}], [{"text": CALLS}])
+    [result] = assay.UnitMetricRegistry.get_metric(name, **params).evaluate([{"text": golden}], [{"text": CALLS}])
     assert result.correct is correct
 
 
@@ -200,7 +197,7 @@ def test_calls_are_compared(name: str, params: dict[str, Any], golden: Any, corr
 )  # fmt: skip
 def test_parameters_of_agent_metrics_are_checked_before_the_run(name: str, params: dict[str, Any], reason: str) -> None:
     with pytest.raises(assay.ConfigError, match=reason):
-        UNIT_METRICS.bind(name, params, Place("here"))
+        assay.UnitMetricRegistry.get_metric(name, **params)
 
 
 BRANCHES = """

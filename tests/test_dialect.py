@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import assay
-from assay import ConfigError, TaskManager, UnitMetrics
+from assay import ConfigError, TaskManager, UnitMetricResult, UnitMetrics
 from assay.config.run import RunConfig
 from assay.config.task import MetricConfig, TaskConfig
 from assay.dialect import (
@@ -34,7 +34,6 @@ from assay.graphs.aggregator_metrics import NoResults
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.collate import RecordCounts, check_aggregators, collate
 from assay.graphs.transforms import CombineRecords
-from assay.graphs.unit_metrics import UnitMetricResult
 from assay.models import Scripted
 from assay.records import Failed, Generate, Sample
 from assay.samples.prompt import Prompter, RenderError

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 import assay
+from assay import UnitMetricResult
 from assay.dialect import OURS
 from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.output import REASON
-from assay.graphs.unit_metrics import UnitMetricResult
 from assay.models import Scripted
 from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.intervals import interval

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import assay
 from assay import UnitMetric, UnitMetricRegistry, UnitMetricResult, UnitMetrics, unit_metric
 from assay.compat.modules import HelperCode, resolve_dotted
 from assay.dialect import dialect_of
@@ -251,6 +253,78 @@ def test_every_metric_that_gives_a_number_for_an_answer_is_there() -> None:
         if name.startswith(("macro_", "micro_", "weighted_", "precision", "recall", "f1_by", "kappa", "spearman"))
     }
     assert for_answers - numbers - of_all_documents == {"bypass", "rouge"}
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """What a test registers as metrics of tasks is forgotten after it."""
+    yield
+    for name in METRICS.added:
+        del METRICS[name]
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_metric_that_users_register_after_the_import_is_a_unit_metric_by_its_name() -> None:
+    @assay.metric("same_end", bounds=(0, 4))
+    def same_end(references: list[str], prediction: str, *, letters: int = 1) -> float:
+        return 4.0 * (references[0][-letters:] == prediction[-letters:])
+
+    @assay.metric("letters_apart", higher_is_better=False)
+    def letters_apart(reference: str, prediction: str) -> float:
+        return abs(len(reference) - len(prediction))
+
+    result = scored("same_end", {"text": "house"}, {"text": "mouse"}, letters=4)
+    assert (result.score, result.correct) == (4.0, True)  # the best score of its bounds
+    assert scored("same_end", {"word": "house"}, {"word": "horse"}, key="word", letters=4).score == 0.0
+    assert (
+        scored("letters_apart", {"text": ["abc", "abcdef"]}, {"text": "abcde"}).score == 1.0
+    )  # of the nearer reference
+    assert not scored("letters_apart", {"text": "abc"}, {"text": "abcde"}).correct
+    assert scored("letters_apart", {"text": "abc"}, {"text": "abcde"}, threshold=2).correct
+    with pytest.raises(ConfigError, match="has no parameter 'letter' — did you mean 'letters'"):
+        UnitMetricRegistry.get_metric("same_end", letter=2)
+    node = {**NODE, "unit_metrics_map": [{"name": "same_end"}], "output_keys": ["same_end_result"]}
+    assert check_unit_metrics(node, HERE) == []
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_metric_of_all_documents_is_no_unit_metric() -> None:
+    @assay.metric("of_all", aggregation="f1")
+    def of_all(references: list[str], prediction: str) -> float:
+        return 0.0
+
+    assert not UnitMetricRegistry.has_metric("of_all")
+    with pytest.raises(ConfigError, match="no unit metric named 'of_all'"):
+        UnitMetricRegistry.get_metric("of_all")
+
+
+WORDS = 'task: words\ncustom_dataset: !function data.rows\noutput_type: generate_until\ndoc_to_text: "{{q}}"\ndoc_to_target: "{{gold}}"\n'
+ROWS = "def rows(**_):\n    return {'test': [{'q': q, 'gold': g} for q, g in (('kit', 'cat'), ('dog', 'horse'), ('Cow', 'cow'), ('a', 'ab'))]}\n"
+
+
+def test_a_unit_metric_works_in_a_metric_list_and_on_a_stored_run(tmp_path: Path) -> None:
+    """The model repeats q. By hand: lengths are at most `slack` 1 apart in all but dog and horse; kit and cat have t alone
+    in common, 2 * 1 of 6 letters, dog and horse o, 2 * 1 of 8, cow all, a and ab 2 * 1 of 3."""
+
+    @unit_metric("about_as_long")
+    def about_as_long(golden: dict[str, Any], predicted: dict[str, Any], *, slack: int = 0) -> bool:
+        return abs(len(golden["text"]) - len(predicted["text"])) <= slack
+
+    metrics = "metric_list:\n  - {metric: about_as_long, slack: 1}\n  - {metric: fuzzy_match}\n"
+    (tmp_path / "words.yaml").write_text(WORDS + metrics + "test_split: test\n")
+    (tmp_path / "data.py").write_text(ROWS)
+    model = assay.Scripted(generate=lambda prompt, *_: prompt, identity="repeats")
+    run = tmp_path / "run"
+    results = assay.simple_evaluate(model, tasks=["words"], include_path=str(tmp_path), output_path=str(run))
+    row = results["results"]["words"]
+    assert row["about_as_long,none"] == 0.75
+    assert row["fuzzy_match,none"] == pytest.approx((1 / 3 + 1 / 4 + 1 + 2 / 3) / 4)
+    (tmp_path / "words.yaml").write_text(WORDS + metrics.replace("slack: 1", "slack: 0") + "test_split: test\n")
+    again = assay.score(run).results
+    assert {r.key.metric: r.estimate.value for r in again.tasks["words"].rows}["about_as_long"] == 0.5
+    (tmp_path / "words.yaml").write_text(WORDS + metrics.replace("slack", "slak") + "test_split: test\n")
+    with pytest.raises(ConfigError, match=r"words.yaml:7:.*has no parameter 'slak' — did you mean 'slack'"):
+        assay.simple_evaluate(model, tasks=["words"], include_path=str(tmp_path))
 
 
 # --- names ------------------------------------------------------------------------------------------------------------------

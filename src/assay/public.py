@@ -47,10 +47,9 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.graphs.collate": ("MetricCollatorPostProcessor",),
     "assay.graphs.sygra": ("GraphPostProcessor",),
     "assay.graphs.transforms": ("DataTransform",),
+    "assay.graphs.sygra_classes": ("UnitMetric", "UnitMetricResult"),
     "assay.graphs.unit_metrics": (
-        "UnitMetric",
         "UnitMetricRegistry",
-        "UnitMetricResult",
         "unit_metric",
     ),
     "assay.graphs.unit_node": ("UnitMetrics",),
@@ -182,10 +181,10 @@ if TYPE_CHECKING:
     from assay.graphs.aggregator_registry import aggregator_metric as aggregator_metric
     from assay.graphs.collate import MetricCollatorPostProcessor as MetricCollatorPostProcessor
     from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
+    from assay.graphs.sygra_classes import UnitMetric as UnitMetric
+    from assay.graphs.sygra_classes import UnitMetricResult as UnitMetricResult
     from assay.graphs.transforms import DataTransform as DataTransform
-    from assay.graphs.unit_metrics import UnitMetric as UnitMetric
     from assay.graphs.unit_metrics import UnitMetricRegistry as UnitMetricRegistry
-    from assay.graphs.unit_metrics import UnitMetricResult as UnitMetricResult
     from assay.graphs.unit_metrics import unit_metric as unit_metric
     from assay.graphs.unit_node import UnitMetrics as UnitMetrics
     from assay.groups import Group as Group

@@ -320,45 +320,6 @@ class refused(user_code):  # noqa: N801  # reads as a statement: `with refused(p
         super().__exit__(kind, error, trace)
 
 
-class MetricRegistry(Generic[T]):
-    """SyGra's registry methods over a registry of classes. Users may add classes and replace their own, never built-ins."""
-
-    def __init__(self, registry: Registry[type[T], T]) -> None:
-        self.registry = registry
-
-    def register(self, name: str, metric_class: type[T]) -> None:
-        """Register a class."""
-        self.registry[name] = metric_class
-
-    def get_metric(self, name: str, **params: UserValue) -> T:
-        """Return a metric with its parameters; raise a ConfigError for a wrong name or parameter."""
-        return self.registry.bind(name, params, Place(f"{self.registry.kind} {name!r}"))
-
-    def get_metric_class(self, name: str) -> type[T]:
-        return self.registry.find(name, Place(f"{self.registry.kind} {name!r}"))
-
-    def has_metric(self, name: str) -> bool:
-        return name in self.registry
-
-    def list_metrics(self) -> list[str]:
-        """List all names, sorted."""
-        return sorted(self.registry.names())
-
-    def unregister(self, name: str) -> bool:
-        """Remove a user's metric; return whether there was one."""
-        return name in self.registry.added and bool(self.registry.pop(name))
-
-    def clear(self) -> None:
-        """Remove all users' metrics."""
-        for name in self.registry.added:
-            del self.registry[name]
-
-    def get_metrics_info(self) -> dict[str, dict[str, str]]:
-        """Return class and module of every metric by name."""
-        known = {name: self.registry[name] for name in self.list_metrics()}
-        return {name: {"class": each.__name__, "module": each.__module__} for name, each in known.items()}
-
-
 def subclass_of(base: type[T]) -> Callable[[str, UserValue], type[T]]:
     """Return an `adopt` for registries of classes derived from `base`."""
 

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from assay.errors import Place, Problem, did_you_mean, nearest
 from assay.records import Params, UserFunction, UserValue
@@ -215,13 +215,19 @@ def with_options(function: UserFunction, options: Mapping[str, tuple[UserValue, 
     return function
 
 
-def dress(wrapper: type, function: UserFunction, name: str) -> None:
-    """Give the class that wraps a function the function's name, docstring and keyword parameters."""
-    signature = read_signature(function)
-    taken = [each for each in signature.parameters.values() if each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]
-    wrapper.__signature__ = signature.replace(parameters=taken)  # type: ignore[attr-defined]
-    wrapper.__name__ = wrapper.__qualname__ = getattr(function, "__name__", name)
-    wrapper.__doc__, wrapper.__module__ = inspect.getdoc(function), function.__module__
+W = TypeVar("W", bound=Callable[..., Any])
+
+
+def dress(wrapper: W, like: UserFunction, takes: Sequence[Accepted], supplied: Sequence[str] = ()) -> W:
+    """Give a wrapper the name and docstring of what it wraps; it takes `supplied` by position, and the parameters of a file."""
+    kinds = inspect.Parameter
+    by_position = [kinds(name, kinds.POSITIONAL_ONLY) for name in supplied]
+    named = {name: each.replace(kind=kinds.KEYWORD_ONLY) for known in takes for name, each in known.named.items()}
+    others = [kinds("others", kinds.VAR_KEYWORD)] if any(known.takes_any for known in takes) else []
+    wrapper.__signature__ = Signature([*by_position, *named.values(), *others])  # type: ignore[attr-defined]
+    wrapper.__name__ = wrapper.__qualname__ = str(getattr(like, "__name__", type(like).__name__))
+    wrapper.__doc__, wrapper.__module__ = inspect.getdoc(like), like.__module__
+    return wrapper
 
 
 def _fits(value: UserValue, hint: UserValue) -> bool:

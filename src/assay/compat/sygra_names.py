@@ -5,7 +5,16 @@ from typing import Any
 
 from assay.compat import sygra_utils
 from assay.compat.modules import TASK_UTILITIES
-from assay.graphs import aggregator_metrics, aggregator_registry, collate, sygra, transforms, unit_metrics, unit_node
+from assay.graphs import (
+    aggregator_metrics,
+    aggregator_registry,
+    collate,
+    sygra,
+    sygra_classes,
+    transforms,
+    unit_metrics,
+    unit_node,
+)
 
 _CONSTANTS = {
     "SYGRA_START": "__start__", "SYGRA_END": "__end__", "START": "START", "END": "END", "BACKEND": "langgraph",
@@ -58,27 +67,27 @@ def _some(names: ModuleContents, *chosen: str) -> ModuleContents:
     return {name: names[name] for name in chosen}
 
 
-def _called_by_hand(name: str) -> type[unit_metrics.UnitMetric]:
+def _called_by_hand(name: str, class_name: str) -> type[sygra_classes.UnitMetric]:
     """A unit metric for helper code that makes it itself, as SyGra's does after it saw which tool a model chose: what cannot
     be compared is wrong, with the reason in the metadata."""
-    kind: type[unit_metrics.UnitMetric] = getattr(unit_metrics, name)
+    kind: type[sygra_classes.UnitMetric] = unit_metrics.unit_class(name)
 
     class CalledByHand(kind):  # type: ignore[valid-type, misc]
-        def compare(self, golden: Any, predicted: Any) -> unit_metrics.UnitMetricResult:
+        def compare(self, golden: Any, predicted: Any) -> sygra_classes.UnitMetricResult:
             try:
-                result: unit_metrics.UnitMetricResult = super().compare(golden, predicted)
+                result: sygra_classes.UnitMetricResult = super().compare(golden, predicted)
             except ValueError as error:
-                said = {"validator": getattr(self, "validator", name), "error": str(error)}
-                return unit_metrics.UnitMetricResult(False, dict(golden), dict(predicted), said, 0.0)
+                said = {"validator": name, "error": str(error)}
+                return sygra_classes.UnitMetricResult(False, dict(golden), dict(predicted), said, 0.0)
             return result
 
-    CalledByHand.__name__ = CalledByHand.__qualname__ = name
+    CalledByHand.__name__ = CalledByHand.__qualname__ = class_name
     return CalledByHand
 
 
 def _metrics() -> dict[str, ModuleContents]:
-    base = {"BaseUnitMetric": unit_metrics.UnitMetric, "BaseMetricMetadata": unit_metrics.MetricMetadata}
-    result = {"UnitMetricResult": unit_metrics.UnitMetricResult}
+    base = {"BaseUnitMetric": sygra_classes.UnitMetric, "BaseMetricMetadata": sygra_classes.MetricMetadata}
+    result = {"UnitMetricResult": sygra_classes.UnitMetricResult}
     unit_names = {"UnitMetricRegistry": unit_metrics.UnitMetricRegistry, "unit_metric": unit_metrics.unit_metric}
     aggregator_base = {"BaseAggregatorMetric": aggregator_metrics.AggregatorMetric, **result}
     aggregator_names = {
@@ -104,11 +113,11 @@ def _metrics() -> dict[str, ModuleContents]:
     }
     top = "sygra.core.eval.metrics"
     return {
-        f"{top}.base_metric_metadata": {"BaseMetricMetadata": unit_metrics.MetricMetadata},
+        f"{top}.base_metric_metadata": {"BaseMetricMetadata": sygra_classes.MetricMetadata},
         f"{top}.unit_metrics.unit_metric_result": result,
         f"{top}.unit_metrics.base_unit_metric": {**base, **result},
         f"{top}.unit_metrics.unit_metric_registry": {**unit_names, **base},
-        **{f"{top}.unit_metrics.{name}": {kind: _called_by_hand(kind)} for name, kind in units.items()},
+        **{f"{top}.unit_metrics.{name}": {kind: _called_by_hand(name, kind)} for name, kind in units.items()},
         f"{top}.aggregator_metrics.base_aggregator_metric": aggregator_base,
         f"{top}.aggregator_metrics.aggregator_metric_registry": {**aggregator_names, **aggregator_base},
         **{f"{top}.aggregator_metrics.{name}": {kind.__name__: kind} for name, kind in aggregators.items()},

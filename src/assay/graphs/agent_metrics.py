@@ -4,16 +4,17 @@ The predicted value is `<key>_tool_calls` of an agent, or `<key>_usage` for turn
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from assay.graphs.spec import Record, Value
-from assay.graphs.unit_metrics import ComparingMetric, UnitMetricResult
+from assay.graphs.sygra_classes import UnitMetricResult
+from assay.graphs.unit_metrics import Compare, judged
 from assay.records import JSONDict
+from assay.scoring.declarations import RECORD, Metric, prepared
 from assay.scoring.metrics.structured import schema_validator
-from assay.statistics.influence import COUNT
+from assay.statistics.influence import COUNT, SHARE
 
 TOOL_PARAMETERS = {"tool_called": "tool", "tool_order": "order", "no_forbidden_tool": "forbidden"}
-"""By metric the parameter that names tools."""
+"""By metric the parameter that names tools, and stands in for a golden value."""
 
 
 def _lone(value: Value) -> Value:
@@ -61,44 +62,40 @@ def is_part_of(expected: Value, value: Value) -> bool:
     return bool(expected == value) and isinstance(expected, bool) == isinstance(value, bool)
 
 
-@dataclass(kw_only=True)
-class ToolCalledMetric(ComparingMetric):
+def _prepare_tool_called(
+    *,
+    tool: str | None = None,
+    arguments: JSONDict | None = None,
+    schema: JSONDict | None = None,
+    times: int | None = None,
+) -> Compare:
     """Whether a tool was called: `tool` with `arguments` (those given must be equal) that fit the JSON `schema`, at least
     once or exactly `times`. Without `tool`, the golden value is a name, `{name:, arguments:}`, or a list of them: each must
     be among the calls."""
+    if tool is None and (arguments or times is not None):
+        raise ValueError("`arguments` and `times` need `tool`, the name of the tool")
+    fits = schema_validator(schema or {})
 
-    tool: str | None = None
-    arguments: JSONDict = field(default_factory=dict)
-    schema: JSONDict = field(default_factory=dict)
-    times: int | None = None
+    def matches(call: JSONDict, name: str, wanted: Record) -> bool:
+        return call["name"] == name and is_part_of(wanted, call["arguments"]) and fits(call["arguments"])
 
-    validator = "tool_called"
-
-    def __post_init__(self) -> None:
-        if self.tool is None and (self.arguments or self.times is not None):
-            raise ValueError("`arguments` and `times` need `tool`, the name of the tool")
-        self._fits = schema_validator(self.schema)
-
-    @property
-    def needs_golden(self) -> bool:
-        return self.tool is None
-
-    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
+    def compare(golden: Value, predicted: Value) -> UnitMetricResult:
         calls = calls_of(predicted)
-        if self.tool is not None:
-            matching = [call for call in calls if self._matches(call, self.tool, self.arguments)]
-            correct = bool(matching) if self.times is None else len(matching) == self.times
-            return self.result(correct, golden, {"calls": calls}, {"matching": len(matching)})
-        expected, left = expected_calls(golden), list(calls)
-        for name, arguments in expected:
-            match = next((call for call in left if self._matches(call, name, arguments)), None)
+        found = {"calls": calls}
+        if tool is not None:
+            count = sum(matches(call, tool, arguments or {}) for call in calls)
+            correct = count > 0 if times is None else count == times
+            return judged("tool_called", golden, found, correct, matching=count)
+        left = list(calls)
+        for name, wanted in expected_calls(golden):
+            match = next((call for call in left if matches(call, name, wanted)), None)
             if match is None:
-                return self.result(False, golden, {"calls": calls}, {"missing": {"name": name, "arguments": arguments}})
+                missing = {"name": name, "arguments": wanted}
+                return judged("tool_called", golden, found, False, missing=missing)
             left.remove(match)
-        return self.result(True, golden, {"calls": calls}, {"missing": None})
+        return judged("tool_called", golden, found, True, missing=None)
 
-    def _matches(self, call: JSONDict, name: str, arguments: Record) -> bool:
-        return call["name"] == name and is_part_of(arguments, call["arguments"]) and self._fits(call["arguments"])
+    return compare
 
 
 def expected_calls(golden: Value) -> list[tuple[str, Record]]:
@@ -111,86 +108,51 @@ def expected_calls(golden: Value) -> list[tuple[str, Record]]:
     return [(each["name"], each.get("arguments", each.get("args")) or {}) for each in calls]
 
 
-@dataclass(kw_only=True)
-class ToolOrderMetric(ComparingMetric):
+def tool_order(
+    golden: Value, predicted: Value, *, order: str | Sequence[str] = (), exact: bool = False
+) -> UnitMetricResult:
     """Whether tools were called in an `order`, or that of the golden value: other calls may be between them, unless it is
     `exact`."""
-
-    order: Sequence[str] = ()
-    exact: bool = False
-
-    validator = "tool_order"
-
-    def __post_init__(self) -> None:
-        self.order = _names(self.order)
-
-    @property
-    def needs_golden(self) -> bool:
-        return not self.order
-
-    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        order = self.order or [name for name, _ in expected_calls(golden)]
-        names = [call["name"] for call in calls_of(predicted)]
-        left = iter(names)
-        correct = names == order if self.exact else all(name in left for name in order)
-        return self.result(correct, golden, {"order": names}, {"expected": order})
+    expected = _names(order) or [name for name, _ in expected_calls(golden)]
+    names = [call["name"] for call in calls_of(predicted)]
+    left = iter(names)
+    correct = names == expected if exact else all(name in left for name in expected)
+    return judged("tool_order", golden, {"order": names}, correct, expected=expected)
 
 
-@dataclass(kw_only=True)
-class NoForbiddenToolMetric(ComparingMetric):
+def no_forbidden_tool(golden: Value, predicted: Value, *, forbidden: str | Sequence[str] = ()) -> UnitMetricResult:
     """Whether none of the `forbidden` tools, or those of the golden value, was called."""
-
-    forbidden: Sequence[str] = ()
-
-    validator = "no_forbidden_tool"
-
-    def __post_init__(self) -> None:
-        self.forbidden = _names(self.forbidden)
-
-    @property
-    def needs_golden(self) -> bool:
-        return not self.forbidden
-
-    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        forbidden = self.forbidden or [name for name, _ in expected_calls(golden)]
-        called = [call["name"] for call in calls_of(predicted)]
-        violations = [name for name in called if name in forbidden]
-        return self.result(not violations, golden, {"called": called}, {"forbidden_calls": violations})
+    not_allowed = _names(forbidden) or [name for name, _ in expected_calls(golden)]
+    called = [call["name"] for call in calls_of(predicted)]
+    violations = [name for name in called if name in not_allowed]
+    return judged("no_forbidden_tool", golden, {"called": called}, not violations, forbidden_calls=violations)
 
 
-@dataclass(kw_only=True)
-class _UsageMetric(ComparingMetric):
-    """The base of metrics of an agent's `<key>_usage`: the number is the score, and correct if it is `at_most` so much."""
-
-    at_most: float | None = None
-    higher_is_better = False
-    bounds = COUNT
-    part = ""
-    """The key of the number."""
-
-    @property
-    def needs_golden(self) -> bool:
-        return False
-
-    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        used = predicted.get(self.part) if isinstance(predicted, Mapping) else None
-        if not isinstance(used, int | float) or isinstance(used, bool):
-            known = isinstance(predicted, Mapping) and self.part in predicted
-            fix = "set price_in and price_out in model_args" if known else "predicted_key must name <output key>_usage"
-            raise ValueError(f"the {self.part} of the agent are not known: {fix}")
-        correct = self.at_most is None or used <= self.at_most
-        return self.result(correct, golden, predicted, {"at_most": self.at_most}, float(used))
+def _usage(validator: str, part: str, predicted: Value, golden: Value, at_most: float | None) -> UnitMetricResult:
+    """The number that an agent's `<key>_usage` has under `part` as the score: correct if it is `at_most` so much."""
+    used = predicted.get(part) if isinstance(predicted, Mapping) else None
+    if not isinstance(used, int | float) or isinstance(used, bool):
+        known = isinstance(predicted, Mapping) and part in predicted
+        fix = "set price_in and price_out in model_args" if known else "predicted_key must name <output key>_usage"
+        raise ValueError(f"the {part} of the agent are not known: {fix}")
+    correct = at_most is None or used <= at_most
+    return judged(validator, golden, predicted, correct, float(used), at_most=at_most)
 
 
-@dataclass(kw_only=True)
-class TurnsMetric(_UsageMetric):
+def agent_turns(golden: Value, predicted: Value, *, at_most: float | None = None) -> UnitMetricResult:
     """The number of an agent's turns."""
+    return _usage("agent_turns", "turns", predicted, golden, at_most)
 
-    validator, part = "agent_turns", "turns"
 
-
-@dataclass(kw_only=True)
-class CostMetric(_UsageMetric):
+def agent_cost(golden: Value, predicted: Value, *, at_most: float | None = None) -> UnitMetricResult:
     """The cost of an agent's replies."""
+    return _usage("agent_cost", "cost", predicted, golden, at_most)
 
-    validator, part = "agent_cost", "cost"
+
+TOOL_CALLED = Metric(
+    {RECORD: prepared(_prepare_tool_called)}, bounds=SHARE, needs_golden=TOOL_PARAMETERS["tool_called"]
+)
+TOOL_ORDER = Metric({RECORD: tool_order}, bounds=SHARE, needs_golden=TOOL_PARAMETERS["tool_order"])
+NO_FORBIDDEN_TOOL = Metric({RECORD: no_forbidden_tool}, bounds=SHARE, needs_golden=TOOL_PARAMETERS["no_forbidden_tool"])
+AGENT_TURNS = Metric({RECORD: agent_turns}, bounds=COUNT, higher_is_better=False, needs_golden=False)
+AGENT_COST = Metric({RECORD: agent_cost}, bounds=COUNT, higher_is_better=False, needs_golden=False)

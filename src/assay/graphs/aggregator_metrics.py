@@ -13,9 +13,9 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from assay.graphs.spec import Record, Value
-from assay.graphs.unit_metrics import UnitMetricResult
+from assay.graphs.sygra_classes import UnitMetricResult
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.signatures import dress
+from assay.signatures import accepted, dress
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.statistics.classes import macro_influence, macro_score, score_of_counts
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k
@@ -122,8 +122,7 @@ def metric_of(name: str, function: UserFunction) -> type[AggregatorMetric]:
             numbers = function(results, **self.config)
             return dict(numbers) if isinstance(numbers, Mapping) else {name: numbers}
 
-    dress(FunctionAggregatorMetric, function, name)
-    return FunctionAggregatorMetric
+    return dress(FunctionAggregatorMetric, function, [accepted(function, 1)])
 
 
 @dataclass(kw_only=True)

@@ -22,9 +22,9 @@ from assay.graphs.aggregator_metrics import (
 )
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_aggregators import sygra_aggregators
-from assay.graphs.unit_metrics import UnitMetricResult
+from assay.graphs.sygra_classes import MetricRegistry, UnitMetricResult
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import MetricRegistry, Registry, subclass_of
+from assay.registry import Registry, subclass_of
 from assay.signatures import accepted, give_parameters
 from assay.statistics.aggregations import AGGREGATIONS, MEDIANS, Aggregation
 
@@ -134,7 +134,9 @@ def _adopted(name: str, thing: UserValue) -> type[AggregatorMetric]:
 AGGREGATOR_METRICS: Registry[type[AggregatorMetric], AggregatorMetric] = Registry(
     "aggregator metric", OWN, group="assay.aggregator_metrics", adopt=_adopted
 )
-AggregatorMetricRegistry = MetricRegistry(AGGREGATOR_METRICS)
+AggregatorMetricRegistry = MetricRegistry(
+    AGGREGATOR_METRICS, lambda name: AGGREGATOR_METRICS.find(name, Place(f"aggregator metric {name!r}"))
+)
 """The same by SyGra's name, with its methods."""
 Decorated = TypeVar("Decorated", bound=UserFunction)
 

@@ -160,12 +160,11 @@ class GraphBinder:
         )
 
     def _judges(self, settings: JSONDict) -> dict[str, JudgeMetric]:
-        """The judges among the unit metrics of a node; the run must have their models."""
+        """The judges among the unit metrics of a node, by field; the run must have their models."""
         try:
-            metrics = judge_metrics(settings)
+            judges = judge_metrics(settings)
         except ConfigError:
             return {}  # reported where the node's metrics are checked
-        judges = {field: metric for field, metric in metrics.items() if isinstance(metric, JudgeMetric)}
         for judge in judges.values():
             for role, model in judge.scorer.models().items():
                 self.models.backends[role] = model

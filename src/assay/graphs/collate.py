@@ -15,7 +15,7 @@ from assay.graphs.aggregator_metrics import REPEAT_OF, AggregatorMetric, Tally
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
-from assay.graphs.unit_metrics import UnitMetricResult, finite, why_lost
+from assay.graphs.sygra_classes import UnitMetricResult, finite, why_lost
 from assay.graphs.unit_node import Places
 from assay.graphs.unit_node import UnitMetrics as UnitMetrics
 from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics

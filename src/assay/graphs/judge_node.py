@@ -1,42 +1,34 @@
 """Judges in graphs: a unit metric that asks another model what an answer is worth, as the scorer `llm_judge` of tasks does."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.graphs.nodes import LambdaNode
 from assay.graphs.spec import Record, Value
-from assay.graphs.unit_metrics import UnitMetric, UnitMetricResult, as_mapping, lost_result
+from assay.graphs.sygra_classes import UnitMetricResult, lost_result
+from assay.graphs.unit_metrics import JUDGED, judged
 from assay.graphs.walk import NodeFailed, State, Steps, Walk
 from assay.records import Generate, JSONDict, Request, Response, UserValue
+from assay.scoring.declarations import Metric
 from assay.scoring.judges import LLMJudgeScorer
 from assay.scoring.results import GenResult, Result
 from assay.scoring.scorer_models import Unscored
-from assay.signatures import accepted, give_parameters
+from assay.signatures import accepted, dress
 
 QUESTION = "question"
 
 
-class JudgeMetric(UnitMetric):
+class JudgeMetric:
     """The score that a judge gives an answer; correct if it reaches `threshold`.
 
     `question` is the key of the state that has the question. The other parameters are those of the scorer `llm_judge`:
     `role` names the judge's model, `rubric` or a whole `prompt` says how to judge.
     """
 
-    asks = True
-
     def __init__(self, *, question: str = QUESTION, threshold: float = 0.5, **params: UserValue) -> None:
-        super().__init__(question=question, threshold=threshold, **params)
         self.key, self.threshold = question, threshold
         self.scorer = LLMJudgeScorer(None, **params)  # type: ignore[arg-type]  # its constructor checks them
-
-    @property
-    def needs_golden(self) -> bool:
-        return False
-
-    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        raise NotImplementedError("a judge is asked by the node")
 
     def result_of(self, state: Record, golden: Value, predicted: Value) -> Result:
         """The answer as the scorer takes it."""
@@ -44,12 +36,12 @@ class JudgeMetric(UnitMetric):
         return GenResult(doc, golden, _text(predicted), question=_text(state.get(self.key, "")))
 
     def unit_result(self, worth: float, golden: Value, predicted: Value, said: JSONDict) -> UnitMetricResult:
-        metadata = {"validator": "llm_judge", "threshold": self.threshold, **said}
-        correct = worth >= self.threshold
-        return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), metadata, worth)
+        about = {"threshold": self.threshold, **said}
+        return judged("llm_judge", golden, predicted, worth >= self.threshold, worth, **about)
 
 
-give_parameters(JudgeMetric, accepted(JudgeMetric).named, accepted(LLMJudgeScorer, 1).named)
+dress(JudgeMetric, JudgeMetric, [replace(accepted(JudgeMetric), takes_any=False), accepted(LLMJudgeScorer, 1)])
+LLM_JUDGE = Metric({JUDGED: JudgeMetric}, needs_golden=False)
 
 
 def _text(value: Value) -> str:

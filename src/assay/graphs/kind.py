@@ -8,6 +8,7 @@ from assay.graphs.reading import GraphFile, read_graph
 from assay.graphs.spec import GraphConfig
 
 if TYPE_CHECKING:
+    from assay.scoring.declarations import Metric
     from assay.tasks.kinds import FindDefinition, FindDotted
     from assay.tasks.rescore import StoredTask
     from assay.tasks.runnable import Runnable
@@ -36,6 +37,11 @@ class GraphKind:
             return file.rpartition(".")[0]
         below = folders[len(folders) - folders[::-1].index("tasks") :] if "tasks" in folders else []
         return ".".join(below or folders[-1:]) or "graph"
+
+    def metric(self, name: str) -> "Metric | None":
+        from assay.graphs.unit_metrics import task_metric
+
+        return task_metric(name)
 
     def prepare(self, task: "Task", settings: "Settings", helpers: "Helpers", find: "FindDefinition") -> "Runnable":
         from assay.graphs.task import prepare_graph

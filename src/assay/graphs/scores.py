@@ -11,11 +11,12 @@ from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check
 from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaSpec, Record, Value
-from assay.graphs.unit_metrics import UnitMetric, UnitMetricResult, why_lost
+from assay.graphs.sygra_classes import UnitMetricResult, why_lost
 from assay.graphs.unit_node import SUFFIX, metrics_by_field, unit_metric_fields
 from assay.records import Failed, FilterScores, JSONDict, Response, Sample, number
 from assay.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.score_keys import ScoreKey
+from assay.scoring.declarations import Metric
 from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample
@@ -257,8 +258,8 @@ class GraphScores:
     def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
         if row.metric not in self.scored and row.metric not in self._directions:
             return None
-        kind = self._metrics.get(self.scored.get(row.metric, ""), UnitMetric)
-        return within(AGGREGATIONS["mean"], kind.bounds)
+        declared = self._metrics.get(self.scored.get(row.metric, ""))
+        return within(AGGREGATIONS["mean"], declared.bounds if declared is not None else None)
 
     def _rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
@@ -278,14 +279,15 @@ class GraphScores:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
         # in order of their names: a set of texts is walked in another order by every process
         named = sorted(row.metric for row in self.facts.rows or () if _of_number(row).startswith(BETTER))
-        units = {name: self._metrics.get(column, UnitMetric).higher_is_better for name, column in self.scored.items()}
+        worse = {column for column, declared in self._metrics.items() if not declared.higher_is_better}
+        units = {name: column not in worse for name, column in self.scored.items()}
         return {**dict.fromkeys(named, True), **units}
 
     @cached_property
-    def _metrics(self) -> dict[str, type[UnitMetric]]:
+    def _metrics(self) -> dict[str, Metric]:
         """By column of the output the unit metric that writes it."""
         nodes = [node for node in graph_of(self.task).nodes.values() if isinstance(node, LambdaSpec)]
-        return {field: kind for node in nodes for field, kind in metrics_by_field(node.settings).items()}
+        return {field: metric for node in nodes for field, metric in metrics_by_field(node.settings).items()}
 
     def described(self) -> Record:
         """The file, without its secrets."""

@@ -19,7 +19,7 @@ from assay.graphs.aggregator_metrics import (
     Tally,
 )
 from assay.graphs.spec import Record
-from assay.graphs.unit_metrics import UnitMetricResult
+from assay.graphs.sygra_classes import UnitMetricResult
 from assay.records import JSONDict
 from assay.statistics.classes import f1_of_rates
 from assay.statistics.pass_at_k import pass_at_k

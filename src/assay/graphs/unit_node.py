@@ -8,12 +8,17 @@ from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import LambdaFunction
-from assay.graphs.unit_metrics import AT_MAX_TURNS, UNIT_METRICS, UnitMetric, UnitMetricResult, lost_result
+from assay.graphs.sygra_classes import UnitMetricResult, lost_result
+from assay.graphs.unit_metrics import UNIT_METRICS, Compare, unit_result
 from assay.records import Failed, JSONDict, UserValue
 from assay.score_keys import metric_name_problem
+from assay.scoring.declarations import RECORD, Metric
 from assay.user_code import TIME_LIMIT, UserCodeError, alarmed, timed, user_code
 
 ENTRY_KEYS = ("name", "params", "as", "at_max_turns")
+AT_MAX_TURNS = ("not_solved", "measure", "fail")
+"""What the result of a record is whose agent still called tools at its last turn: wrong with the least score, measured as it
+is, or failed, so that it is left out of the mean."""
 SUFFIX = "_result"
 """Behind the name of a unit metric, in the field that it writes."""
 NODE_KEYS = ("golden_key", "predicted_key", "unit_metrics_map")
@@ -46,30 +51,32 @@ class UnitMetrics(LambdaFunction):
 class NodeMetrics:
     """The unit metrics of a node, read once for all records: each with its name and the field that it writes."""
 
-    metrics: Sequence[tuple[UnitMetric, str, str]]
+    metrics: Sequence[tuple[Compare, str, str]]
     dialect: Dialect
 
     @classmethod
     def of(cls, node: Record) -> "NodeMetrics":
         dialect = dialect_of(node.get("compat"))
-        metrics = [
-            (_metric(entry, dialect), entry["name"], result_field(entry, node)) for entry in metric_entries(node)
-        ]
-        return cls([each for each in metrics if not each[0].asks], dialect)
+        entries = [entry for entry in metric_entries(node) if not _asks(_metric(entry))]
+        metrics = [(_bound(entry, dialect), entry["name"], result_field(entry, node)) for entry in entries]
+        return cls(metrics, dialect)
 
     def apply(self, node: Record, state: Value) -> JSONDict:
         """The state with the results; `node` has the keys of both sides."""
         answer = _side(node, state, "predicted_key", self.dialect)
-        has_golden = "golden_key" in node
-        right = _side(node, state, "golden_key", self.dialect) if has_golden else {"text": None}
+        right = _side(node, state, "golden_key", self.dialect) if "golden_key" in node else NOTHING
         results: JSONDict = {}
-        for metric, name, field in self.metrics:
-            arguments = (metric, name, right, answer, str(node.get("golden_key")))
+        for compare, name, field in self.metrics:
+            arguments = (compare, name, right, answer)
             result = (
-                alarmed(TIME_LIMIT, "a metric", _scored, *arguments)
+                alarmed(TIME_LIMIT, "a metric", _scored_as_sygra, *arguments)
                 if self.dialect.takes_errors_for_wrong_answers
                 else timed(TIME_LIMIT, f"unit metric {name!r}", _scored, *arguments)
             )
+            if isinstance(result, Failed) and right == NOTHING and "golden_key" in node:
+                result = Failed(
+                    f"unit metric {name!r}: the record has no value in {node['golden_key']!r}, its golden_key"
+                )
             results[field] = result if isinstance(result, Failed) else result.to_dict()
         lost = {field: result.reason for field, result in results.items() if isinstance(result, Failed)}
         if lost and len(lost) == len(results):
@@ -77,32 +84,29 @@ class NodeMetrics:
         return {**state, **results, **{field: lost_result(reason) for field, reason in lost.items()}}
 
 
+NOTHING = {"text": None}
+"""The value of a side that has none."""
+
+
 def unfinished_results(node: Record, state: Record, reason: str) -> JSONDict:
-    """The results of a record whose agent did not finish, as each metric or its entry declares."""
+    """The results of a record whose agent did not finish, as the entry of each metric declares."""
     results: JSONDict = {}
-    right, answer = (_side_or_nothing(node, state, key) for key in ("golden_key", "predicted_key"))
+    right, answer = (
+        _side(node, state, key, OURS) if node.get(key) in state else NOTHING for key in ("golden_key", "predicted_key")
+    )
     for entry in metric_entries(node):
-        metric, field = _metric(entry, OURS), result_field(entry, node)
-        rule = entry.get("at_max_turns") or metric.at_max_turns or _usual_rule(type(metric))
+        declared, field = _metric(entry), result_field(entry, node)
+        # of a metric of which less is better, a score of 0 would be the best one
+        rule = entry.get("at_max_turns") or ("not_solved" if declared.higher_is_better else "measure")
         if rule == "fail":
             results[field] = lost_result(reason)
         elif rule == "measure":
             results |= {field: NodeMetrics.of({**node, "unit_metrics_map": [entry]}).apply(dict(node), state)[field]}
         else:
             said = {"validator": entry["name"], "unfinished": reason}
-            worst = metric.bounds[0] if metric.bounds is not None else 0.0
+            worst = declared.bounds[0] if declared.bounds is not None else 0.0
             results[field] = UnitMetricResult(False, right, answer, said, worst).to_dict()
     return results
-
-
-def _usual_rule(kind: type[UnitMetric]) -> str:
-    """Of a metric of which less is better, a score of 0 would be the best one."""
-    return "not_solved" if kind.higher_is_better else "measure"
-
-
-def _side_or_nothing(node: Record, state: Record, key: str) -> JSONDict:
-    known = node.get(key) in state
-    return _side(node, state, key, OURS) if known else {"text": None}
 
 
 def _side(node: Record, state: Record, key: str, dialect: Dialect) -> JSONDict:
@@ -114,46 +118,37 @@ def _side(node: Record, state: Record, key: str, dialect: Dialect) -> JSONDict:
     return dict(value) if isinstance(value, Mapping) and not dialect.wraps_mappings_as_text else {"text": value}
 
 
-def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict, golden_key: str) -> UnitMetricResult:
-    is_missing = right == {"text": None} and metric.compares_texts and metric.needs_golden
-    if is_missing and not metric.run_dialect.reads_missing_values_as_text:
-        raise Unmeasured(f"unit metric {name!r}: the record has no value in {golden_key!r}, its golden_key")
-    if metric.run_dialect.takes_errors_for_wrong_answers:
-        try:
-            with user_code(name):
-                results = metric.evaluate([right], [answer])
-        except UserCodeError as error:  # SyGra takes whatever a metric raises for a wrong answer
-            return UnitMetricResult(False, right, answer, {"validator": name, "error": str(error.__cause__)})
-    else:
-        results = metric.evaluate([right], [answer])
-    if len(results) != 1:
-        raise ValueError(f"unit metric {name!r} gave {len(results)} results for one record")
-    return results[0]
+def _scored(compare: Compare, name: str, right: JSONDict, answer: JSONDict) -> UnitMetricResult:
+    return unit_result(name, compare(right, answer), right, answer)
 
 
-def _metric(entry: Record, dialect: Dialect) -> UnitMetric:
-    """The metric of an entry, made once for all records that have the same."""
+def _scored_as_sygra(compare: Compare, name: str, right: JSONDict, answer: JSONDict) -> UnitMetricResult:
+    """The result; SyGra takes whatever a metric raises for a wrong answer."""
+    try:
+        with user_code(name):
+            return _scored(compare, name, right, answer)
+    except UserCodeError as error:
+        return UnitMetricResult(False, right, answer, {"validator": name, "error": str(error.__cause__)})
+
+
+CHECKED = Place("unit_metrics_map")
+
+
+def _metric(entry: Record) -> Metric:
+    return UNIT_METRICS.find(str(entry.get("name")), CHECKED)
+
+
+def _asks(declared: Metric) -> bool:
+    """Whether a metric asks a model: then its node does that."""
+    return RECORD not in declared.functions
+
+
+def _bound(entry: Record, dialect: Dialect) -> Compare:
+    """The metric of an entry with its parameters."""
     name, params = str(entry.get("name")), entry.get("params") or {}
     if not isinstance(params, Mapping):
         raise ConfigError([_no_params(name, CHECKED)])
-    kind = UNIT_METRICS.find(name, CHECKED)  # tells apart what a name meant before it was registered again
-    key = (kind, repr(params), dialect)
-    if key not in _METRICS:
-        if len(_METRICS) >= MOST_MADE:
-            _METRICS.clear()
-        _METRICS[key] = _new(name, params, dialect)
-    return _METRICS[key]
-
-
-MOST_MADE, CHECKED = 256, Place("unit_metrics_map")
-_METRICS: dict[tuple[type[UnitMetric], str, Dialect], UnitMetric] = {}
-"""By what they were made with, metrics for all records: a task has a few."""
-
-
-def _new(name: str, params: Record, dialect: Dialect) -> UnitMetric:
-    metric = UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"))
-    metric.run_dialect = dialect
-    return metric
+    return UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"), dialect)
 
 
 def metric_entries(node: Record) -> Sequence[Record]:
@@ -175,16 +170,16 @@ def _declared(node: Record) -> Sequence[str]:
     return (written,) if isinstance(written, str) else tuple(written)
 
 
-def judge_metrics(node: Record) -> dict[str, UnitMetric]:
+def judge_metrics(node: Record) -> dict[str, Value]:
     """By field the metrics of the node that ask models."""
-    metrics = {result_field(entry, node): _metric(entry, OURS) for entry in metric_entries(node)}
-    return {field: metric for field, metric in metrics.items() if metric.asks}
+    entries = [entry for entry in metric_entries(node) if _asks(_metric(entry))]
+    return {result_field(entry, node): _bound(entry, OURS) for entry in entries}
 
 
-def metrics_by_field(node: Record) -> dict[str, type[UnitMetric]]:
+def metrics_by_field(node: Record) -> dict[str, Metric]:
     """By field that the node writes its unit metric, where that is known."""
     entries = [entry for entry in metric_entries(node) if str(entry.get("name")) in UNIT_METRICS]
-    return {result_field(entry, node): UNIT_METRICS[str(entry["name"])] for entry in entries}
+    return {result_field(entry, node): _metric(entry) for entry in entries}
 
 
 def unit_metric_fields(node: Record) -> list[str]:
@@ -194,8 +189,7 @@ def unit_metric_fields(node: Record) -> list[str]:
 
 def runs_code(node: Record) -> bool:
     """Whether one of the node's metrics executes what the model wrote."""
-    names = [str(entry.get("name")) for entry in metric_entries(node)]
-    return any(UNIT_METRICS[name].runs_code for name in names if name in UNIT_METRICS)
+    return any(metric.runs_code for metric in metrics_by_field(node).values())
 
 
 def check_unit_metrics(node_config: Record, place: Place, at: Places | None = None) -> list[Problem]:
@@ -227,12 +221,15 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
 
 def _needs_golden(node: Record) -> bool:
     """Whether golden values are compared with; a node may be without them if none of its metrics does."""
-    if "golden_key" in node:
-        return True
-    try:
-        return any(_metric(entry, OURS).needs_golden for entry in metric_entries(node)) or not metric_entries(node)
-    except ConfigError:
-        return True
+    entries = metric_entries(node)
+    return "golden_key" in node or not entries or any(map(_compares, entries))
+
+
+def _compares(entry: Record) -> bool:
+    """Whether the metric of an entry compares with golden values: unless a parameter stands in for them."""
+    declared = UNIT_METRICS.get(str(entry.get("name")))
+    needs, params = declared.needs_golden if declared is not None else True, entry.get("params") or {}
+    return needs if isinstance(needs, bool) else not (isinstance(params, Mapping) and params.get(needs))
 
 
 def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> list[Problem]:
@@ -251,11 +248,11 @@ def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> 
     if rule is not None and rule not in AT_MAX_TURNS:
         what = f"at_max_turns of {entry['name']!r} must be {', '.join(AT_MAX_TURNS)}, got {rule!r}"
         return [Problem(at("unit_metrics_map", number, "at_max_turns"), what, did_you_mean(str(rule), AT_MAX_TURNS))]
-    kind = UNIT_METRICS.get(entry["name"])
-    if rule == "not_solved" and kind is not None and not kind.higher_is_better:
+    declared = UNIT_METRICS.get(entry["name"])
+    if rule == "not_solved" and declared is not None and not declared.higher_is_better:
         what = f"less of {entry['name']!r} is better, so that it has no score for what is not solved"
         return [Problem(at("unit_metrics_map", number, "at_max_turns"), what, "write measure or fail")]
-    if rule == "measure" and kind is not None and kind.asks:
+    if rule == "measure" and declared is not None and _asks(declared):
         what = f"{entry['name']!r} asks a model, which it does not for a record that did not finish"
         return [Problem(at("unit_metrics_map", number, "at_max_turns"), what, "write not_solved or fail")]
     try:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.records import MetricValue, UserFunction
+from assay.records import MetricValue, UserFunction, UserValue
+from assay.signatures import Accepted, accepted, dress
 from assay.statistics.influence import Bounds
 
 RECORD = "record"
@@ -47,6 +48,28 @@ class Metric:
     """Whether it executes what the model wrote."""
     parallel: bool = False
     """Whether a score keeps a processor busy: such scores are computed in several processes, or on a cluster."""
+    needs_golden: bool | str = True
+    """Whether it compares with a golden value; or the parameter that stands in for one."""
+
+
+def prepared(
+    prepare: UserFunction,
+    takes: Sequence[Accepted] | None = None,
+    *,
+    like: UserFunction | None = None,
+    supplied: Sequence[str] = ("golden", "predicted"),
+) -> UserFunction:
+    """Return a metric's function whose parameters are looked at once, before the first answer.
+
+    `prepare` takes them, and returns the function of the two `supplied` values. The parameters are those of `prepare`, or `takes`;
+    name and docstring are those of `prepare`, or of `like`.
+    """
+
+    def score(one: MetricValue, other: MetricValue, **params: UserValue) -> MetricValue:
+        return prepare(**params)(one, other)
+
+    score.prepared = prepare  # type: ignore[attr-defined]  # whoever binds the function asks it for that
+    return dress(score, like or prepare, takes if takes is not None else [accepted(prepare)], supplied)
 
 
 @dataclass(frozen=True, slots=True)

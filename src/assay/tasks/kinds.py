@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from assay.config.kinds import KINDS, Definition, FileKind, kind_key
 from assay.errors import Place, Problem
+from assay.scoring.declarations import Metric
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
@@ -22,6 +23,10 @@ FindDotted = Callable[[str, str | None, Place], object]
 class TaskKind(FileKind, Protocol):
     """A kind of task that can be run. Its plans may ask in steps and end with an Outcome."""
 
+    def metric(self, name: str) -> Metric | None:
+        """Return the metric of this kind of task that has the name, as one that plain tasks can name."""
+        ...
+
     def prepare(self, task: Task, settings: Settings, helpers: Helpers, find: FindDefinition) -> Runnable:
         """Bind the task to its data and code; everything that can fail before the first request fails here."""
         ...
@@ -35,6 +40,12 @@ class TaskKind(FileKind, Protocol):
         ...
 
 
+def metric_of_kinds(name: str) -> Metric | None:
+    """Return the metric that a kind of task has by this name, such as a unit metric of graphs."""
+    kinds = (kind for kind in KINDS.values() if isinstance(kind, TaskKind))
+    return next((metric for kind in kinds if (metric := kind.metric(name)) is not None), None)
+
+
 def kind_of(task: Task) -> TaskKind | None:
     """Return the kind of a task; None for a plain one."""
     key = kind_key(task.definition.fields) if task.definition is not None else None
@@ -43,6 +54,6 @@ def kind_of(task: Task) -> TaskKind | None:
     kind = KINDS[key]
     if not isinstance(kind, TaskKind):
         raise TypeError(
-            f"the kind of task under {key!r} must have prepare, prepare_scoring and check, got {kind!r:.60}"
+            f"the kind of task under {key!r} must have metric, prepare, prepare_scoring and check, got {kind!r:.60}"
         )
     return kind

@@ -32,6 +32,7 @@ from assay.scoring.scorer import Scorer
 from assay.signatures import Accepted, accepted, names_only
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats
 from assay.statistics.influence import Bounds, read_bounds
+from assay.tasks.kinds import metric_of_kinds
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.settings import Helpers, RegisteredMetric, UserFunction
 
@@ -205,7 +206,7 @@ class MetricBinder:
         if not isinstance(name, str) or name in LM_EVAL_METRICS or processed or name in self.helpers.metrics:
             declared = LM_EVAL_METRICS.get(name) if isinstance(name, str) else None
         else:
-            declared = METRICS.get(name)
+            declared = METRICS.get(name) or metric_of_kinds(name)
         is_of_numbers = isinstance(config.aggregation, str) and config.aggregation not in OF_PAIRS
         if declared is not None and name in ALONE and is_of_numbers and not processed:
             return ALONE[str(name)]

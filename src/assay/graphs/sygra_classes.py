@@ -1,0 +1,214 @@
+"""SyGra's classes for metrics, from which users derive their own, and its registries.
+
+Inside, a metric is a declaration: a class becomes one when it is registered, and a declaration becomes a class where SyGra's
+registry or one of its modules is asked for it.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from assay.errors import Place
+from assay.graphs.spec import Record, Value
+from assay.records import JSONDict, UserFunction, UserValue
+from assay.registry import Registry, refused
+from assay.scoring.declarations import RECORD, Metric, prepared
+from assay.signatures import accepted
+from assay.statistics.influence import Bounds
+
+T = TypeVar("T")
+NOT_GIVEN = float("nan")
+"""A missing score, which then follows from the verdict. Compared by identity: another nan is a score that is not a number."""
+
+
+def lost_result(reason: str) -> JSONDict:
+    """The place of a result that a unit metric could not compute: neither right nor wrong."""
+    return {"failed": reason}
+
+
+def why_lost(cell: Value) -> str | None:
+    """The reason where a column has no unit result because computing it failed.
+
+    >>> why_lost(lost_result("no bbox")), why_lost({"correct": False, "failed": "twice"})
+    ('no bbox', None)
+    """
+    is_lost = isinstance(cell, Mapping) and "failed" in cell and "correct" not in cell
+    return str(cell["failed"]) if is_lost else None
+
+
+@dataclass(frozen=True)
+class UnitMetricResult:
+    """The verdict about one record, what it is about, and its score: 1 or 0 unless the metric gives another."""
+
+    correct: bool
+    golden: JSONDict
+    predicted: JSONDict
+    metadata: JSONDict = field(default_factory=dict)
+    score: float = NOT_GIVEN
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.golden, dict) and isinstance(self.predicted, dict)):
+            name = "predicted" if isinstance(self.golden, dict) else "golden"
+            raise ValueError(f"{name} must be a mapping, got {getattr(self, name)!r:.60}")
+        score = float(self.correct) if self.score is NOT_GIVEN else float(self.score)
+        if not math.isfinite(score):
+            raise ValueError(f"a score must be a finite number, got {score}")
+        object.__setattr__(self, "score", score)
+        object.__setattr__(self, "correct", bool(self.correct))
+        object.__setattr__(self, "metadata", self.metadata if isinstance(self.metadata, dict) else {})
+
+    def to_dict(self) -> JSONDict:
+        """Itself as JSON can say it: numbers that are not finite become null."""
+        return {
+            "correct": self.correct,
+            "golden": finite(self.golden),
+            "predicted": finite(self.predicted),
+            "metadata": finite(self.metadata),
+            "score": self.score,
+        }
+
+    @classmethod
+    def from_dict(cls, written: Record) -> "UnitMetricResult":
+        """The result that a mapping describes; one of SyGra has no score."""
+        correct, score = bool(written.get("correct", False)), written.get("score")
+        return cls(
+            correct,
+            dict(written.get("golden") or {}),
+            dict(written.get("predicted") or {}),
+            dict(written.get("metadata") or {}),
+            float(correct) if score is None else float(score),
+        )
+
+
+_ALWAYS_FINITE = frozenset((str, bool, int, type(None)))
+
+
+def finite(value: Value) -> Value:
+    """A value without infinities, which JSON does not have, however deep."""
+    if type(value) in _ALWAYS_FINITE:  # most of them: to ask what a text is not would take longer than all else
+        return value
+    if type(value) is dict:
+        if _ALWAYS_FINITE.issuperset(map(type, value.values())):
+            return dict(value)
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return value
+
+
+def as_mapping(value: Value) -> JSONDict:
+    """A value as a result holds it: a mapping as it is, anything else as its text."""
+    return dict(value) if isinstance(value, Mapping) else {"text": value}
+
+
+class MetricMetadata:
+    """A metric's description of itself; further keys are accepted."""
+
+    def __init__(self, **said: UserValue) -> None:
+        self.name = said.get("name", "")
+        self.display_name = said.get("display_name", self.name)
+        self.description = said.get("description", "")
+        self.range = said.get("range", (0.0, 1.0))
+        self.higher_is_better = said.get("higher_is_better", True)
+        self.metric_type = said.get("metric_type", "custom")
+        self.__dict__.update(said)
+
+
+class SygraMetric:
+    """Both of SyGra's base classes: the constructor's parameters are the keys of a file."""
+
+    def __init__(self, **config: UserValue) -> None:
+        self.config = config
+
+    def validate_config(self) -> None:
+        """For classes written for SyGra, which call it in their constructors."""
+
+    def get_metadata(self) -> Any:
+        return MetricMetadata(name=self.get_metric_name(), description=inspect.getdoc(type(self)) or "")
+
+    def get_metric_name(self) -> str:
+        return str(getattr(getattr(self, "metadata", None), "name", "")) or type(self).__name__
+
+
+class UnitMetric(SygraMetric):
+    """The class to derive a unit metric from. Override `compare`, of one record, or `evaluate`, of several."""
+
+    higher_is_better = True
+    bounds: Bounds | None = None
+    """The least and the greatest score of a record, where that is known."""
+
+    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
+        raise NotImplementedError(f"{type(self).__name__} has neither `compare` nor `evaluate`")
+
+    def evaluate(self, golden: list[Value], predicted: list[Value]) -> list[UnitMetricResult]:
+        """The verdict about each record."""
+        if len(golden) != len(predicted):
+            raise ValueError(f"there are {len(golden)} golden and {len(predicted)} predicted values")
+        return [self.compare(right, answer) for right, answer in zip(golden, predicted, strict=True)]
+
+
+def declare_unit_class(name: str, kind: type[UnitMetric]) -> Metric:
+    """The declaration of a unit metric that a user's class is."""
+
+    def prepare(**params: UserValue) -> UserFunction:
+        metric = kind(**params)
+
+        def compare(golden: Value, predicted: Value) -> UnitMetricResult:
+            results = metric.evaluate([golden], [predicted])
+            if len(results) != 1:
+                raise ValueError(f"unit metric {name!r} gave {len(results)} results for one record")
+            return results[0]
+
+        return compare
+
+    function: Any = prepared(prepare, [accepted(kind)], like=kind)
+    function.sygra_class = kind
+    return Metric({RECORD: function}, higher_is_better=kind.higher_is_better, bounds=kind.bounds)
+
+
+class MetricRegistry(Generic[T]):
+    """A registry by the methods of SyGra's, which gives classes. Users may add classes and replace their own, never built-ins."""
+
+    def __init__(self, registry: Registry[Any, Any], class_of: Callable[[str], type[T]]) -> None:
+        self.registry, self._class_of = registry, class_of
+
+    def register(self, name: str, metric_class: type[T]) -> None:
+        """Register a class."""
+        self.registry[name] = metric_class
+
+    def get_metric(self, name: str, **params: UserValue) -> T:
+        """Return a metric with its parameters; raise a ConfigError for a wrong name or parameter."""
+        what = f"{self.registry.kind} {name!r}"
+        self.registry.check(name, params, Place(what))
+        with refused(Place(what), f"{what} cannot be made", "correct its parameters"):
+            return self._class_of(name)(**params)
+
+    def get_metric_class(self, name: str) -> type[T]:
+        return self._class_of(name)
+
+    def has_metric(self, name: str) -> bool:
+        return name in self.registry
+
+    def list_metrics(self) -> list[str]:
+        """List all names, sorted."""
+        return sorted(self.registry.names())
+
+    def unregister(self, name: str) -> bool:
+        """Remove a user's metric; return whether there was one."""
+        return name in self.registry.added and bool(self.registry.pop(name))
+
+    def clear(self) -> None:
+        """Remove all users' metrics."""
+        for name in self.registry.added:
+            del self.registry[name]
+
+    def get_metrics_info(self) -> dict[str, dict[str, str]]:
+        """Return class and module of every metric by name."""
+        known = {name: self._class_of(name) for name in self.list_metrics()}
+        return {name: {"class": each.__name__, "module": each.__module__} for name, each in known.items()}
