@@ -17,13 +17,13 @@ from assay.records import Failed, FilterScores, JSONDict, Response, Sample, numb
 from assay.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.score_keys import ScoreKey
 from assay.scoring.declarations import Metric
-from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
-from assay.scoring.results import GENERATE, ResultBuilder, grouped
-from assay.scoring.scorer import AnsweredSample
+from assay.scoring.helper_code import Helpers
+from assay.scoring.loop import ScorePart, ScoringLoop, ScoringStep, Unfiltered
+from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder, grouped
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.evidence import Estimate
 from assay.tasks.runnable import TaskFacts
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 from assay.user_code import call_user_code
 
@@ -213,8 +213,9 @@ class GraphScores:
     @cached_property
     def _scoring(self) -> ScoringLoop:
         """One step: the records are there, and their unit results are the scores."""
-        step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
-        return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,), call=call_user_code)
+        parts = [ScorePart("", "scoring", (), self._unit_scores)]
+        step = ScoringStep(Unfiltered(UNFILTERED), lambda document, own, answers: own[0], parts)  # noqa: ARG005  # the shape of a result
+        return ScoringLoop([step], ResultBuilder(GENERATE), call=call_user_code)
 
     def _unit_scores(self, record: Record) -> JSONDict:
         """The row of each column of unit results: its score, or why it has none."""

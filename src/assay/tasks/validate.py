@@ -25,11 +25,12 @@ from assay.config.option import YAMLValue
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig, generation_types
 from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
-from assay.records import Function, UserValue
+from assay.records import Function, UserFunction, UserValue
 from assay.samples.formats import formats_table
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
+from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS
 from assay.signatures import Accepted, accepted
@@ -51,7 +52,7 @@ from assay.tasks.prompt_checks import (
     unaskable,
 )
 from assay.tasks.scoring import answers_left, known_rows, scoring
-from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
+from assay.tasks.settings import Settings
 from assay.tasks.stand_ins import Unloaded, UnloadedScorer, stand_in
 from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
 from assay.user_code import UserCodeError, user_code
@@ -243,7 +244,7 @@ def _config_of(task: Task, checks: _Checks, helpers: Helpers, **hidden: Any) -> 
     wrong = {path[0] for path, _, _ in generation_types(params)}
     kept = {key: value for key, value in params.items() if key not in wrong} if wrong else task.config.generation_kwargs
     config = replace(task.config, **{"generation_kwargs": kept, **hidden})
-    return with_settings(resolved(config, helpers.resolve), checks.settings)
+    return with_settings(resolve_functions(config, helpers.resolve), checks.settings)
 
 
 def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Problem]:
