@@ -109,7 +109,7 @@ def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
     )
 
 
-class Definition(NamedTuple):
+class WrittenDefinition(NamedTuple):
     """What the source of a module shows of a function or class that it defines, without executing it."""
 
     like: UserFunction | None
@@ -119,7 +119,7 @@ class Definition(NamedTuple):
     """Whether it is a function, or a class that extends nothing: neither a task nor a scorer."""
 
 
-def definition(function: Function) -> Definition | None:
+def written_definition(function: Function) -> WrittenDefinition | None:
     """Return what is written of a function or class; None where its name is uncertain."""
     file = module_file(function)
     try:
@@ -129,7 +129,7 @@ def definition(function: Function) -> Definition | None:
 
 
 @cache
-def _definitions_in(path: str, _changed_at: int) -> dict[str, Definition]:
+def _definitions_in(path: str, _changed_at: int) -> dict[str, WrittenDefinition]:
     """By name, the functions and classes defined once, at top level, without decorators."""
     tree = _parsed(path)
     if isinstance(tree, str):
@@ -137,7 +137,7 @@ def _definitions_in(path: str, _changed_at: int) -> dict[str, Definition]:
     stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     nodes = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
     names = [node.name for node in nodes] + stored
-    definitions: dict[str, Definition] = {}
+    definitions: dict[str, WrittenDefinition] = {}
     for node in nodes:
         if names.count(node.name) > 1 or node.decorator_list:
             continue
@@ -146,12 +146,12 @@ def _definitions_in(path: str, _changed_at: int) -> dict[str, Definition]:
     return definitions
 
 
-def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, path: str) -> Definition:
+def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, path: str) -> WrittenDefinition:
     if not isinstance(node, ast.ClassDef):
-        return Definition(_like(node, path), is_class=False, is_plain=True)
+        return WrittenDefinition(_like(node, path), is_class=False, is_plain=True)
     inits = [inner for inner in node.body if isinstance(inner, ast.FunctionDef) and inner.name == "__init__"]
     extends = bool(node.keywords) or any(_name(base) != "object" for base in node.bases)
-    return Definition(_like(inits[0], path) if len(inits) == 1 else None, is_class=True, is_plain=not extends)
+    return WrittenDefinition(_like(inits[0], path) if len(inits) == 1 else None, is_class=True, is_plain=not extends)
 
 
 def _like(node: ast.FunctionDef | ast.AsyncFunctionDef, path: str) -> UserFunction:

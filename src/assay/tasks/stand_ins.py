@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from assay.catalog.functions import definition
+from assay.catalog.functions import written_definition
 from assay.records import Function
 from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.signatures import give_signature
@@ -50,7 +50,7 @@ class UnloadedMethods(Unloaded, metaclass=_AnyMethod):
 
 def unloaded_class(function: Function) -> type:
     """Return the stand-in for a class, or for a name of which the source does not show what it is."""
-    written = definition(function)
+    written = written_definition(function)
     kind = type(function.name, (Unloaded if written is not None and written.is_plain else UnloadedScorer,), {})
     if written is not None and written.like is not None:
         kind.is_unknown = False  # type: ignore[attr-defined]
@@ -60,7 +60,7 @@ def unloaded_class(function: Function) -> type:
 
 def unloaded_function(function: Function) -> Any:
     """Return the stand-in for a function: its calls return itself."""
-    written = definition(function)
+    written = written_definition(function)
     if written is not None and not written.is_class:
         return written.like
 
@@ -73,7 +73,7 @@ def unloaded_function(function: Function) -> Any:
 
 def is_written_function(function: Function) -> bool:
     """Whether the source of a module shows that a name is a function."""
-    written = definition(function)
+    written = written_definition(function)
     return written is not None and not written.is_class
 
 

@@ -13,10 +13,10 @@ from assay.catalog.catalog import Catalog
 from assay.catalog.examine import without_followers
 from assay.catalog.functions import (
     check_function,
-    definition,
     functions_in,
     module_file,
     registered_names,
+    written_definition,
 )
 from assay.catalog.roots import broken_plugins
 from assay.checks import Level, list_problems, refuse
@@ -217,7 +217,7 @@ def is_own_class(checks: _Checks, written: Function | type) -> bool:
 
 def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
     kind: Any = task.config.class_
-    written = definition(kind) if isinstance(kind, Function) else None
+    written = written_definition(kind) if isinstance(kind, Function) else None
     is_plain = written is not None and written.is_plain if isinstance(kind, Function) else not is_of_library(kind)
     if is_plain:
         yield not_a_task_class(task)
@@ -430,7 +430,7 @@ def _scorer(written: str | Function | ScorerConfig | None) -> Iterator[tuple[str
 
 def _accepts(kind: str, name: str | Function) -> list[Accepted]:
     if isinstance(name, Function):
-        written = definition(name)
+        written = written_definition(name)
         return [] if written is None or written.like is None else [accepted(stand_in(name))]
     if kind == "metric":
         return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []
