@@ -14,10 +14,9 @@ from assay.catalog.examine import without_followers
 from assay.catalog.functions import (
     check_function,
     functions_in,
-    is_plain_class,
     module_file,
     registered_names,
-    static_signature,
+    written_definition,
 )
 from assay.catalog.roots import broken_plugins
 from assay.checks import Level, list_problems, refuse
@@ -219,7 +218,8 @@ def is_own_class(checks: _Checks, written: Function | type) -> bool:
 
 def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
     kind: Any = task.config.class_
-    is_plain = is_plain_class(kind) if isinstance(kind, Function) else not is_of_library(kind)
+    written = written_definition(kind) if isinstance(kind, Function) else None
+    is_plain = written is not None and written.is_plain if isinstance(kind, Function) else not is_of_library(kind)
     if is_plain:
         yield not_a_task_class(task)
     elif checks.code is not None:
@@ -431,7 +431,8 @@ def _scorer(written: str | Function | ScorerConfig | None) -> Iterator[tuple[str
 
 def _accepts(kind: str, name: str | Function) -> list[Accepted]:
     if isinstance(name, Function):
-        return [] if static_signature(name) is None else [accepted(stand_in(name))]
+        written = written_definition(name)
+        return [] if written is None or written.like is None else [accepted(stand_in(name))]
     if kind == "metric":
         return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []
     registry = FILTERS if kind == "filter" else SCORERS
