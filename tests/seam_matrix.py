@@ -273,7 +273,10 @@ def seam(extension: Extension, way: Way) -> Seam:
 
 def matrix() -> Iterator[Seam]:
     """Every extension in every way."""
-    return (seam(extension, way) for extension in EXTENSIONS for way in WAYS)
+    yield from (seam(extension, way) for extension in EXTENSIONS for way in WAYS)
+    yield from of_graphs()
+    yield from of_models()
+    yield from of_formats()
 
 
 # --- extensions ------------------------------------------------------------------------------------------------------
@@ -378,3 +381,138 @@ EXTENSIONS = [
                 "    self._aggregator = CustomAggregator(config, lambda group, results: {'exact_match,none': 0.25})"),
     group_class("compute_metrics", "def compute_metrics(self, task_results):", "    return {'exact_match,none': 0.25}"),
 ]  # fmt: skip
+
+
+# --- graphs, models and formats, which have ways of their own ---------------------------------------------------------
+
+GRAPH: Mapping[str, Any] = {
+    "task": "t",
+    "data_config": {"source": {"type": "disk", "file_path": "b.jsonl"}},
+    "graph_config": {
+        "nodes": {
+            "ask": {"node_type": "llm", "prompt": [{"user": "{q}"}], "output_keys": "said", "model": {"name": "any"}},
+            "measure": {"node_type": "lambda", "lambda": "tasks.eval.utils.UnitMetrics", "golden_key": "gold",
+                        "predicted_key": "said", "unit_metrics_map": [{"name": "exact_match"}]},
+        },
+        "edges": [{"from": "START", "to": "ask"}, {"from": "ask", "to": "measure"}, {"from": "measure", "to": "END"}],
+    },
+}  # fmt: skip
+UNIT = "def {name}(golden, predicted):\n    return 0.75 * (predicted['text'] == 'x')\n"
+WHOLE = "def {name}(results):\n    return 0.75 * len(list(results)) / 8\n"
+SAYS_Y = "def {name}(node, state):\n    return {{'said': state['said'].replace('x', 'y')}}\n"
+REPORT = "class {name}(GraphPostProcessor):\n    def process(self, data, metadata):\n        return [{{**each, 'exact_match_result': {{**each['exact_match_result'], 'correct': True}}}} for each in data]\n"
+LOUD = "class {name}(DataTransform):\n    def transform(self, data, params):\n        return [{{**each, 'gold': 'y' if each['gold'] == 'x' else 'x'}} for each in data]\n"
+
+
+def graph(**changes: Any) -> str:
+    """The graph with other keys, those of `nodes` and `edges` among them."""
+    config = {**GRAPH["graph_config"], **{key: changes.pop(key) for key in ("edges",) if key in changes}}
+    nodes = {name: {**node, **changes.pop(name, {})} for name, node in config["nodes"].items()}
+    nodes |= {name: changes.pop(name) for name in [*changes] if name == "change"}
+    return yaml({**GRAPH, "graph_config": {**config, "nodes": nodes}, **changes})
+
+
+UNREAD = "validate looks for a transform among modules, not among the names that a module of `imports` registers"
+
+
+def of_graphs() -> Iterator[Seam]:
+    """What a graph names, in the ways in which its code is found."""
+    collated = {"processor": "tasks.eval.utils.MetricCollatorPostProcessor"}
+    through = [("START", "ask"), ("ask", "change"), ("change", "measure"), ("measure", "END")]
+    edges = [{"from": start, "to": end} for start, end in through]
+    named: Sequence[tuple[str, str, str, str, Callable[[str], Mapping[str, Any]]]] = (
+        ("a unit metric", "unit_metrics", UNIT, "{name},none", lambda name: {"measure": {"unit_metrics_map": [{"name": name}]}}),
+        ("an aggregator metric", "aggregator_metrics", WHOLE, "{name},none", lambda name: {"graph_post_process": [{**collated, "params": {
+            "aggregator_metrics_map": [{"name": name, "unit_metrics_results": ["exact_match_result"]}]}}]}),
+        ("a transform", "transforms", LOUD, "exact_match,none", lambda name: {"data_config": {"source": {
+            **GRAPH["data_config"]["source"], "transformations": [{"transform": name}]}}}),
+    )  # fmt: skip
+    for title, kind, code, row, keys in named:
+        number = 0.875 if kind == "transforms" else 0.75
+        for place, way in enumerate((Way("a name that a file beside it registers", as_plugin), Way("a name, of a module in `imports`", as_plugin),
+                                     Way("a name, with --plugin", as_plugin), Way("a name of an installed package", as_package))):  # fmt: skip
+            name = f"{NAME}_graph_{place}"
+            written = f"import assay\nfrom assay import *\n@assay.{kind.removesuffix('s')}({name!r})\n{code.format(name=name)}"
+            about = "site/seam_package-1.0.dist-info"
+            files = (
+                {"own.py": written}, {"own.py": written}, {"elsewhere/plugged.py": written},
+                {"site/seam_package.py": "from assay import *\n" + code.format(name=name),
+                 f"{about}/entry_points.txt": f"[assay.{kind}]\n{name} = seam_package:{name}\n",
+                 f"{about}/METADATA": "Metadata-Version: 2.1\nName: seam_package\nVersion: 1.0\n"},
+            )[place]  # fmt: skip
+            bug: dict[str, Any] = (
+                {"wrong": UNREAD, "wrong_in": ["validate"]} if place == 1 and kind == "transforms" else {}
+            )
+            more = {"imports": ["own"]} if place == 1 else {}
+            outcome: Outcome = Refused([f"named '{name}'"]) if place == 0 else number
+            yield Seam(title, way.title, outcome, Names(["t"]), {"graph_config.yaml": graph(**keys(name), **more), **files}, name="t", of="graph",
+                       row=row.format(name=name), options={"plugins": ["elsewhere/plugged.py"]} if place == 2 else {}, **bug)  # fmt: skip
+    dotted: Sequence[tuple[str, float, str, str, Mapping[str, Any]]] = (
+        ("a lambda of a graph", 0.875, SAYS_Y, "exact_match,none", {"change": {"node_type": "lambda", "lambda": "own.seam_own", "output_keys": "said"}, "edges": edges}),
+        ("a post-processor of a graph", 1.0, REPORT, "accuracy,none", {"graph_post_process": [{"processor": "own.seam_own"}, {**collated, "params": {
+            "use_previous_output": True, "aggregator_metrics_map": [{"name": "accuracy", "unit_metrics_results": ["exact_match_result"]}]}}]}),
+    )  # fmt: skip
+    for title, number, code, row, changes in dotted:
+        own = "from assay import *\n" + code.format(name=NAME)
+        yield Seam(title, "a dotted name beside it", number, Names(["t"]), {"graph_config.yaml": graph(**changes), "own.py": own}, name="t",
+                   of="graph", row=row)  # fmt: skip
+        yield Seam(title, "a dotted name, in a group", number, Names(["top"]), {"graph_config.yaml": graph(**changes), "own.py": own,
+                   "top.yaml": "group: top\ntask: [t]\n"}, name="t", of="graph", row=row)  # fmt: skip
+        yield Seam(title, "a dotted name that is not there", Refused(["graph_config.yaml:", "seam_own"]), Names(["t"]),
+                   {"graph_config.yaml": graph(**changes), "own.py": "x = 1\n"}, name="t", of="graph")  # fmt: skip
+
+
+MODEL = "from assay import *\ndef {name}(*, word: str = 'y'):\n    return Scripted(generate=lambda *_: word, identity='says ' + word)\n"
+
+
+def of_models() -> Iterator[Seam]:
+    """A model that says `y`: 7 of the 8 answers of b are right."""
+    about = "site/seam_package-1.0.dist-info"
+    files = (
+        {"elsewhere/plugged.py": MODEL.replace("def ", "import assay\n@assay.model('{name}')\ndef ")},
+        {"site/seam_package.py": MODEL, f"{about}/entry_points.txt": "[assay.models]\n{name} = seam_package:{name}\n",
+         f"{about}/METADATA": "Metadata-Version: 2.1\nName: seam_package\nVersion: 1.0\n"},
+        {"own.py": MODEL.replace("def ", "import assay\n@assay.model('{name}')\ndef ")},
+    )  # fmt: skip
+    outcomes = (0.875, 0.875, Refused(["no model named"]))
+    for place, way in enumerate(
+        ("a name, with --plugin", "a name of an installed package", "a name that a file beside the task registers")
+    ):
+        name = f"{NAME}_model_{place}"
+        written = {file: text.replace("{name}", name) for file, text in files[place].items()}
+        yield Seam("a model", way, outcomes[place], Names(["b"]), written, name="b", of="task", model=lambda _, name=name: name,
+                   options={"plugins": ["elsewhere/plugged.py"]} if place == 0 else {},
+                   others={"process_instances": "no model is asked", "validate": "no model is asked"})  # fmt: skip
+
+
+def of_formats() -> Iterator[Seam]:
+    """A format whose prompts have the word to which the model says `y`."""
+    keys = {"output_type": "generate_until", "choice_labels": None, "question_prefix": "seam "}
+    task = {**Extension("", 0.0, "", {}).plain, "doc_to_choice": ["x", "y"], "metric_list": [{"metric": "exact_match"}]}
+    code = f"import assay\nown = assay.FormatConfig(**{keys!r})\n"
+    about = "site/seam_package-1.0.dist-info"
+    ways: Sequence[tuple[str, Callable[[str], Mapping[str, str]], Outcome]] = (
+        ("in `formats` of the task", lambda name: {"task.yaml": yaml({**task, "formats": {name: {"type": "cloze", **keys}}})}, 0.875),
+        ("in a file of its own", lambda name: {"task.yaml": yaml(task), "own.yaml": yaml({"format": name, **keys})}, 0.875),
+        ("a name, with --plugin", lambda name: {"task.yaml": yaml(task), "elsewhere/plugged.py": f"{code}assay.format({name!r})(own)\n"}, 0.875),
+        ("a name of an installed package", lambda name: {"task.yaml": yaml(task), "site/seam_package.py": code,
+         f"{about}/entry_points.txt": f"[assay.formats]\n{name} = seam_package:own\n",
+         f"{about}/METADATA": "Metadata-Version: 2.1\nName: seam_package\nVersion: 1.0\n"}, 0.875),
+        ("a name that nothing has", lambda name: {"task.yaml": yaml(task)}, Refused(["format"])),
+    )  # fmt: skip
+    for place, (way, files, outcome) in enumerate(ways):
+        name = f"{NAME}_format_{place}"
+        more: dict[str, Any] = {"options": {"plugins": ["elsewhere/plugged.py"]} if place == 2 else {}, "of": "task",
+                                "others": {"process_instances": "instances have their question and target"}}  # fmt: skip
+        for title, select, top in (
+            ("", f"t@{name}", {}),
+            (", in a group", "top", {"top.yaml": yaml({"group": "top", "task": [f"t@{name}"]})}),
+            (
+                ", over a member of a group",
+                "top",
+                {"top.yaml": yaml({"group": "top", "task": [{"task": f"t@{name}", "num_fewshot": 0}]})},
+            ),
+        ):
+            yield Seam(
+                "a format", way + title, outcome, Names([select]), {**files(name), **top}, name=f"t@{name}", **more
+            )

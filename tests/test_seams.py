@@ -614,13 +614,14 @@ def test_a_class_over_a_registered_group_or_tag_among_a_runs_tasks_is_that_of_it
     assert lm_eval_layout(done.results)["results"]["t"]["exact_match,none"] == 0.75
 
 
-def known_bug(seam: Seam) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.xfail(strict=True, reason=seam.wrong)] if seam.wrong is not None else []
+def known_bug(seam: Seam, consumer: str) -> list[pytest.MarkDecorator]:
+    reason = seam.known_bug(consumer)
+    return [pytest.mark.xfail(strict=True, reason=reason)] if reason is not None else []
 
 
 SEAMS = [*AGGREGATORS, *METHODS, *PLUGINS, *CLASSES, *matrix()]
 CELLS = [
-    pytest.param(seam, consumer, id=f"{seam.title}: {consumer}", marks=known_bug(seam))
+    pytest.param(seam, consumer, id=f"{seam.title}: {consumer}", marks=known_bug(seam, consumer))
     for seam in SEAMS
     for consumer in CONSUMERS
     if not isinstance(seam.outcome(consumer), str | None)
