@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.engine.fleet_lane import FleetLane
+from assay.engine.fleet_lane import RELEASE_SECONDS, FleetLane
 from assay.engine.lanes import Budget, KeyedResponse
 from assay.engine.pieces import PrefixQueue
 from assay.errors import AssayError, Place, Problem
@@ -73,6 +73,10 @@ class ScriptedFleet:
         self, replicas: Sequence[ScriptedReplica], more: Callable[[int], ScriptedReplica | None] = lambda _: None
     ) -> None:
         self.all, self.more, self.window, self.expected = list(replicas), more, 64, len(replicas)
+        self.shares, self.released = False, list[str]()
+
+    def release(self, replica: ScriptedReplica) -> None:
+        self.released.append(replica.name)
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         raise NotImplementedError
@@ -286,6 +290,38 @@ def test_nothing_is_sent_when_the_budget_is_over_and_calls_are_cancelled_at_once
 
     asyncio.run(run())
     assert replica.calls == []
+
+
+@pytest.mark.parametrize(
+    ("shares", "rest", "waiting", "released"),
+    [
+        (True, RELEASE_SECONDS, 0, ["r0", "r1"]),  # the last one stays
+        (True, 0.0, 0, []),
+        (True, RELEASE_SECONDS, 1, []),
+        (False, RELEASE_SECONDS, 0, []),
+    ],
+)
+def test_replicas_that_rest_are_given_up_where_others_wait_for_their_place(
+    shares: bool, rest: float, waiting: int, released: list[str]
+) -> None:
+    fleet = ScriptedFleet([ScriptedReplica(f"r{number}", seconds=0.001) for number in range(3)])
+    fleet.shares = shares
+
+    async def run() -> None:
+        wake = asyncio.Event()
+        async with asyncio.timeout(20), FleetLane("model", fleet, lambda _, __: None, Budget(), wake) as lane:
+            lane.put([(b"%d" % number, request(f"{number}")) for number in range(60)])
+            while lane.is_busy or lane.replicas < 3:
+                wake.clear()
+                if not await lane.advance():
+                    await wake.wait()
+            await asyncio.sleep(rest * 1.1)
+            lane.put([(b"more %d" % number, request("more")) for number in range(waiting)])
+            lane.on_tick(0.0)
+            lane.on_tick(0.0)
+
+    asyncio.run(run())
+    assert sorted(fleet.released) == released
 
 
 def test_a_call_that_does_not_answer_all_fails_the_rest() -> None:
