@@ -1,8 +1,14 @@
 """What results.json says of the requests of a run, counted by hand."""
 
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
 from assay.engine.counts import TaskCounts
 from assay.engine.usage import RunUsage
-from assay.records import Failed, Generate, Text, Usage
+from assay.models import Scripted
+from assay.models.protocol import Answered
+from assay.records import Failed, Generate, Request, Text, Usage
+from small_runs import run, write_task
 
 
 def test_usage_is_summed_by_task_and_by_role() -> None:
@@ -81,3 +87,25 @@ def test_requests_of_a_plan_are_counted_by_role_step_by_step() -> None:
     assert counts.of_ended == {}
     counts.end(both)
     assert (counts.ended, counts.of_ended) == (1, {"model": 2, "judge": 2})
+
+
+class Counting(Scripted):
+    """Reads three tokens and writes two for each request."""
+
+    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:  # type: ignore[override]
+        yield [(number, Text("x", usage=Usage(3, 2, 0.5))) for number, _ in enumerate(requests)]
+
+
+def test_a_run_that_is_repeated_counts_what_was_answered_before_once(tmp_path: Path) -> None:
+    rows = [{"q": f"{number}", "gold": "x"} for number in range(4)]
+    write_task(
+        tmp_path,
+        rows,
+        "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nmetric_list: [{metric: exact_match}]\n",
+    )
+    told = []
+    for _ in range(2):
+        model = Counting(generate=lambda prompt, params, repeat: "", identity="counting")
+        usage = run(tmp_path, model, output_path=str(tmp_path / "run"))["assay"]["usage"]
+        told.append((usage["requests"], usage["tokens"]))
+    assert told == [(4, {"in": 12, "out": 8, "in_from_cache": 0, "computed": 20})] * 2
