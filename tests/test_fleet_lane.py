@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.engine.fleet_lane import RELEASE_SECONDS, FleetLane
+from assay.engine.fleet_lane import RELEASE_SECONDS, FleetLane, _Member
 from assay.engine.lanes import Budget, KeyedResponse
-from assay.engine.pieces import PrefixQueue
+from assay.engine.pieces import Piece, PrefixQueue
 from assay.errors import AssayError, Place, Problem
 from assay.models.protocol import Answered, Can, ReplicaLostError
 from assay.records import Generate, Loglikelihood, Message, Request, Text
@@ -373,3 +373,41 @@ def test_choices_of_a_document_stay_together() -> None:
     first, second = queue.take("a", 6, 100), queue.take("b", 6, 100)
     assert len(first) == 8
     assert {key.split()[0] for key, _ in first}.isdisjoint(key.split()[0] for key, _ in second)
+
+
+def test_choices_beyond_64_of_one_document_may_be_parted() -> None:
+    piece, context = Piece("q"), "q"
+    piece.requests.extend((b"%d" % number, Loglikelihood(context, str(number))) for number in range(100))
+    assert (len(piece.first(1)), len(piece.first(1))) == (1 + 64, 100 - 65)
+
+
+@pytest.mark.parametrize(
+    ("speed", "waiting", "size"),
+    [
+        (0, 100, 8),  # it is not known yet
+        (2, 1, 1),
+        (2, 100, 50),  # half of what is left
+        (100, 10, 15),  # no less than 0.15 s of work
+        (100, 900, 450),
+        (100, 4000, 500),  # no more than 5 s
+        (10, 4000, 256),  # or a batch
+    ],
+)
+def test_a_call_is_half_of_what_is_left_within_limits_of_time(speed: float, waiting: int, size: int) -> None:
+    lane = FleetLane("model", ScriptedFleet([ScriptedReplica("r0")]), lambda *_: None, Budget(), asyncio.Event())
+    member = _Member(ScriptedReplica("r0"))
+    member._answers, member._seconds = 10 * speed, 10.0
+    lane._members.append(member)
+    lane.put([(b"%d" % number, request(f"{number}")) for number in range(waiting)])
+    assert lane._size(member) == size
+
+
+def test_the_speed_of_a_replica_is_that_of_the_last_seconds() -> None:
+    """100 answers in 10 s are all that counts then; a second later they count 4 fifths: 81 in 9 s."""
+    member = _Member(ScriptedReplica("r0"))
+    member._since -= 10
+    member.count(100)
+    assert member.speed == pytest.approx(10, rel=0.01)
+    member._since -= 1
+    member.count(1)
+    assert member.speed == pytest.approx(9, rel=0.01)

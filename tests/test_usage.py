@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from assay.engine.counts import TaskCounts
+from assay.engine.retry import ModelUnreachable
 from assay.engine.usage import RunUsage
 from assay.models import Scripted
 from assay.models.protocol import Answered
@@ -90,22 +91,27 @@ def test_requests_of_a_plan_are_counted_by_role_step_by_step() -> None:
 
 
 class Counting(Scripted):
-    """Reads three tokens and writes two for each request."""
+    """Reads three tokens and writes two for each request; in all it answers so many."""
+
+    left = 2
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:  # type: ignore[override]
-        yield [(number, Text("x", usage=Usage(3, 2, 0.5))) for number, _ in enumerate(requests)]
+        for number, _ in enumerate(requests):
+            if not self.left:
+                raise ModelUnreachable.at("model", "it has gone", "start it again")
+            self.left -= 1
+            yield [(number, Text("x", usage=Usage(3, 2, 0.5)))]
 
 
-def test_a_run_that_is_repeated_counts_what_was_answered_before_once(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_counts_what_was_answered_before_once(tmp_path: Path) -> None:
     rows = [{"q": f"{number}", "gold": "x"} for number in range(4)]
-    write_task(
-        tmp_path,
-        rows,
-        "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nmetric_list: [{metric: exact_match}]\n",
-    )
-    told = []
-    for _ in range(2):
+    metrics = "metric_list: [{metric: exact_match}]\n"
+    write_task(tmp_path, rows, f"output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n{metrics}")
+
+    def usage() -> tuple[int, dict[str, int]]:
         model = Counting(generate=lambda prompt, params, repeat: "", identity="counting")
-        usage = run(tmp_path, model, output_path=str(tmp_path / "run"))["assay"]["usage"]
-        told.append((usage["requests"], usage["tokens"]))
-    assert told == [(4, {"in": 12, "out": 8, "in_from_cache": 0, "computed": 20})] * 2
+        told = run(tmp_path, model, output_path=str(tmp_path / "run"))["assay"]["usage"]
+        return told["requests"], told["tokens"]
+
+    assert usage() == (2, {"in": 6, "out": 4, "in_from_cache": 0, "computed": 10})
+    assert usage() == (4, {"in": 12, "out": 8, "in_from_cache": 0, "computed": 20})
