@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from assay.errors import AssayError, ConfigError, Place, Problem, check_each, did_you_mean
 from assay.records import Params, UserFunction, UserValue
+from assay.redaction import reveal
 from assay.signatures import AWAITED, Accepted, Where, accepted, line_to_add, location, problems_of
 from assay.user_code import MOST_WORDS, user_code, words
 
@@ -172,14 +173,9 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
     def problems(self, name: str, takes: UserFunction | Accepted, params: Params, where: Where) -> list[Problem]:
         """List all problems with the parameters of the member that messages call `name`."""
         known = takes if isinstance(takes, Accepted) else accepted(takes, len(self.supplied))
-        words = (f"{self.kind} {name!r}", self.word, partial(self.fix_for_missing, name))
-        problems = list(problems_of(known, params, words, where))
-        if known.is_async:
-            problems.insert(0, Problem(location(where), f"{self.kind} {name!r} {AWAITED[0]}", AWAITED[1]))
-        if known.lacking:
-            what = f"{self.kind} {name!r} cannot be called: it must take ({', '.join(self.supplied)}, …) by position"
-            problems.insert(0, Problem(location(where), what, "correct its parameters"))
-        return problems
+        subject = (f"{self.kind} {name!r}", self.word, partial(self.fix_for_missing, name))
+        what = f"{self.kind} {name!r} cannot be called: it must take ({', '.join(self.supplied)}, …) by position"
+        return problems_of(known, params, subject, where, (what, "correct its parameters"))
 
     def check(self, named: str | UserFunction, params: Params, where: Where) -> M:
         """Return the member of a name or a user's object after checking all parameters."""
@@ -196,7 +192,7 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
         place = location(where)
         build: Callable[..., B] = partial(self._build, member) if self._build is not None else member
         with refused(place, f"{self.kind} {_called(named)!r} cannot be made", "correct its parameters"):
-            return build(*supplied, **params)
+            return build(*supplied, **reveal(params))
 
     def _plugins(self) -> "Mapping[str, Sequence[EntryPoint]]":
         return installed_plugins(self.group, tuple(sys.path)) if self.group is not None else {}
