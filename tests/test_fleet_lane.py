@@ -411,3 +411,22 @@ def test_the_speed_of_a_replica_is_that_of_the_last_seconds() -> None:
     member._since -= 1
     member.count(1)
     assert member.speed == pytest.approx(9, rel=0.01)
+
+
+def test_an_error_while_an_answer_is_received_ends_the_run() -> None:
+    def receive(_: str, __: Sequence[KeyedResponse]) -> None:
+        raise RuntimeError("the disk is full")
+
+    async def run() -> None:
+        wake = asyncio.Event()
+        fleet = ScriptedFleet([ScriptedReplica("r0")])
+        async with asyncio.timeout(5), FleetLane("model", fleet, receive, Budget(), wake) as lane:
+            lane.put([(b"a", request("a"))])
+            while lane.is_busy:
+                wake.clear()
+                if not await lane.advance():
+                    await wake.wait()
+            await lane.advance()  # as the engine does behind the last answer
+
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        asyncio.run(run())

@@ -3,7 +3,10 @@
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import pytest
+
 from assay.engine.counts import TaskCounts
+from assay.engine.lanes import Budget
 from assay.engine.retry import ModelUnreachable
 from assay.engine.usage import RunUsage
 from assay.models import Scripted
@@ -115,3 +118,41 @@ def test_a_run_that_goes_on_counts_what_was_answered_before_once(tmp_path: Path)
 
     assert usage() == (2, {"in": 6, "out": 4, "in_from_cache": 0, "computed": 10})
     assert usage() == (4, {"in": 12, "out": 8, "in_from_cache": 0, "computed": 20})
+
+
+@pytest.mark.parametrize(
+    ("failed", "ended"),
+    [
+        ([False], ""),
+        ([False, False], "max_failures: 2 requests failed"),
+        ([True, False], "max_failures: 2 requests or documents failed"),
+        ([False, True, True], "max_failures: 2 requests or documents failed"),
+    ],
+)
+def test_a_run_ends_with_so_many_failures(failed: list[bool], ended: str) -> None:
+    budget = Budget(failures=2)
+    for is_document in failed:
+        budget.fail(is_document=is_document)
+    assert (budget.ended, budget.is_over) == (ended, bool(ended))
+
+
+def test_a_run_ends_when_the_next_request_may_cost_more_than_is_left_and_none_is_in_flight() -> None:
+    budget = Budget(cost=1.0)
+    assert budget.reserve(0.6)
+    assert not budget.reserve(0.6)
+    assert not budget.is_over, "the one in flight may cost less than was reserved"
+    budget.settle(0.6, 0.25)
+    assert budget.reserve(0.75)
+    budget.settle(0.75, 0.5)
+    budget.pay(0.125)  # by an earlier part of the run
+    assert not budget.reserve(0.25)
+    assert budget.ended.startswith("max_cost: ")
+
+
+def test_what_ended_a_run_first_is_said() -> None:
+    budget = Budget(failures=1, seconds=0.0)
+    budget.stop("interrupted")
+    budget.fail()
+    assert (budget.is_over, budget.ended, budget.at_once) == (True, "interrupted", True)
+    assert Budget(seconds=0.0).is_over
+    assert not Budget(seconds=60.0).is_over
