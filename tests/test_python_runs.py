@@ -304,7 +304,7 @@ instance = Instance(doc={}, doc_id=0, target="x")
 instance.resps = ["output1"]
 instance.filtered_resps["none"] = "output1"
 """
-TODAY = "the hooks' parameters are Sequence[Instance] and BoundMetric, and an Instance is frozen"
+TODAY = "the hooks' parameters are Sequence[Instance] and BoundMetric"
 
 
 @pytest.mark.nightly
