@@ -6,6 +6,7 @@ import math
 import random
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
+import assay
 from assay import (
     AggregatorMetric,
     AggregatorMetricRegistry,
@@ -26,6 +28,7 @@ from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.collate import RecordCounts, check_aggregators, collate
 from assay.statistics.aggregations import AGGREGATIONS
+from graph_world import CLASSIFICATION, write_graph
 
 HERE = Place("graph_config.yaml", 40, 5)
 BOTH = {"golden_key": "text", "predicted_key": "text"}
@@ -468,20 +471,21 @@ def test_problems_of_aggregators_are_reported_before_the_run(entries: list[Any],
             "no parameter 'agregator_metrics_map' — did you mean 'aggregator_metrics_map'?",
         ),
         ({"aggregator_metrics_map": {}}, "'aggregator_metrics_map' cannot be {}"),
-        ({}, "MetricCollatorPostProcessor aggregates nothing"),
+        ({}, "MetricCollatorPostProcessor aggregates nothing — add `aggregator_metrics_map:`"),
         ({"aggregator_metrics_map": ["accuracy"]}, "entry 1 of aggregator_metrics_map names no metric"),
         ({"aggregator_metrics_map": [{"name": "accuracy"}], "unit_metrics_results": "topics"}, "aggregates 'topics'"),
     ],
 )
-def test_problems_of_a_post_processor_are_reported_before_the_run(params: dict[str, Any], expected: str) -> None:
-    assert (
-        MetricCollatorPostProcessor.problems(
-            {"aggregator_metrics_map": FOUR, "use_previous_output": True}, [COLUMN], HERE
-        )
-        == []
-    )
-    problems = MetricCollatorPostProcessor.problems(params, [COLUMN], HERE)
-    assert expected in "\n".join(map(str, problems))
+def test_problems_of_a_post_processor_are_reported_before_the_run(
+    tmp_path: Path, params: dict[str, Any], expected: str
+) -> None:
+    graph, _, _ = CLASSIFICATION.partition("graph_post_process:")
+    processor = {"processor": "tasks.eval.utils.MetricCollatorPostProcessor", "params": params}
+    graph += json.dumps({"graph_post_process": [processor]})[1:-1] + "\n"
+    folder = write_graph(tmp_path, [{"task_id": 1, "problem": "p", "topic": "t"}], graph, kind="classification")
+    with pytest.raises(ConfigError) as refused:
+        assay.simple_evaluate("dummy", tasks=[str(folder)])
+    assert expected in str(refused.value)
 
 
 def test_repeated_names_overwrite_each_other_only_as_sygra_has_it() -> None:
