@@ -14,12 +14,10 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.aggregator_metrics import REPEAT_OF, STEP, Collation, is_correct
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.spec import Record, Value
-from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
+from assay.graphs.sygra import GraphPostProcessor
 from assay.graphs.sygra_classes import UnitMetricResult, finite, why_lost
-from assay.graphs.unit_node import Places
-from assay.graphs.unit_node import UnitMetrics as UnitMetrics
-from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics
-from assay.records import Failed, JSONDict, UserValue
+from assay.graphs.unit_node import Places, shape_problems
+from assay.records import Failed, JSONDict
 from assay.score_keys import metric_name_problem
 from assay.statistics.aggregations import Aggregation
 from assay.user_code import call_user_code
@@ -181,18 +179,6 @@ def collate(
     *,
     dialect: Dialect = OURS,
     field_names: bool = False,
-) -> list[JSONDict]:
-    """The report: a list of one object with `evaluation_summary` and `results`."""
-    return collated(records, entries, counts, dialect=dialect, field_names=field_names).written
-
-
-def collated(
-    records: Iterable[Record],
-    entries: Sequence[Record],
-    counts: RecordCounts | None = None,
-    *,
-    dialect: Dialect = OURS,
-    field_names: bool = False,
 ) -> CollatedReport:
     """The report of records, which are looked at once, in order; `counts` are the outcomes of all requested records."""
     read = read_entries(entries, dialect, field_names=field_names)
@@ -284,7 +270,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         return known.get(key)
 
     def process(self, data: Iterable[Record], metadata: JSONDict) -> list[Value]:
-        written, self._collected = collated(
+        written, self._collected = collate(
             data,
             self.aggregator_metrics_map,
             metadata.get("counts"),
@@ -334,22 +320,15 @@ def _key_problems(entries: Sequence[AggregatorEntry], at: Places) -> Iterator[Pr
         seen.setdefault(entry.key, entry)
 
 
-def _shape_problems(written: UserValue, number: int, place: Place) -> Iterator[Problem]:
-    if not isinstance(written, Mapping) or not isinstance(written.get("name"), str):
-        what = f"entry {number + 1} of aggregator_metrics_map names no metric"
-        yield Problem(place, what, "write `- name: accuracy`")
+def _shape_problems(written: Record, number: int, place: Place) -> Iterator[Problem]:
+    wrong = list(shape_problems(written, number, "aggregator_metrics_map", ENTRY_KEYS, place))
+    if wrong:
+        yield from wrong
         return
-    named = f"aggregator {written['name']!r}"
-    for key in written:
-        if key not in ENTRY_KEYS:
-            yield Problem(place, f"{named} has an unknown key {key!r}", did_you_mean(str(key), ENTRY_KEYS))
-    for key in ("params", "metadata"):
-        if written.get(key) is not None and not isinstance(written[key], Mapping):
-            yield Problem(place, f"{named}: {key!r} must be a mapping", f"write `{key}:` with a key a line")
     columns = written.get("unit_metrics_results")
     if not (columns and isinstance(columns, str | list)):
         fix = "add `unit_metrics_results:` with a column of unit results, such as exact_match_result"
-        yield Problem(place, f"{named} aggregates nothing", fix)
+        yield Problem(place, f"aggregator {written['name']!r} aggregates nothing", fix)
 
 
 def _entry_problems(
