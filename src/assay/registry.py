@@ -325,6 +325,47 @@ class refused(user_code):  # noqa: N801  # reads as a statement: `with refused(p
         super().__exit__(kind, error, trace)
 
 
+Other = TypeVar("Other")
+
+
+class RegistryWithOthers(Registry[M, B], Generic[M, B, Other]):
+    """A registry that has the members of another one, too, whenever those are registered: `adapt` makes members of them, or None.
+
+    The built-in ones of the other are as if they were its own.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        members: Mapping[str, M | str],
+        others: Registry[Other, Any],
+        adapt: Callable[[str, Other], M | None],
+        **options: Any,
+    ) -> None:
+        built_in = {name: adapt(name, others[name]) for name in others if name in others._built_in}
+        super().__init__(kind, {**{n: each for n, each in built_in.items() if each is not None}, **members}, **options)
+        self._others, self._adapt_other = others, adapt
+        self._adapted: dict[str, tuple[Other, M | None]] = {}
+
+    def __getitem__(self, name: str) -> M:
+        if super().__contains__(name):
+            return super().__getitem__(name)
+        other = self._others[name]
+        if name not in self._adapted or self._adapted[name][0] is not other:
+            self._adapted[name] = other, self._adapt_other(name, other)
+        member = self._adapted[name][1]
+        if member is None:
+            raise KeyError(name)
+        return member
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (name in self._others and self.get(str(name)) is not None)
+
+    def names(self) -> list[str]:
+        own = super().names()
+        return [*own, *(name for name in self._others.added if name not in own and name in self)]
+
+
 def subclass_of(base: type[T]) -> Callable[[str, UserValue], type[T]]:
     """Return an `adopt` for registries of classes derived from `base`."""
 

@@ -215,7 +215,13 @@ def load_problem(file: Path, is_supplied: Callable[[str], bool]) -> str:
     return ""
 
 
-METRIC_DECORATORS = {"unit_metric": "unit", "aggregator_metric": "aggregator"}
+METRIC_DECORATORS = {
+    "unit_metric": "unit",
+    "metric": "unit",
+    "aggregator_metric": "aggregator",
+    "aggregation": "aggregator",
+}
+"""By decorator the kind of metric of graphs that it registers a name for."""
 
 
 def declared_metrics(files: Collection[Path]) -> set[tuple[str, str]]:
