@@ -145,7 +145,7 @@ def test_metrics_of_an_installed_package_work_in_tasks_and_graphs_alike(tmp_path
     )
     tasks = ["words", "./graph_config.yaml"]
     checked = with_plugin("validate", "--include_path", ".", "--no_defaults", *tasks)
-    assert checked.returncode == 0, checked.stdout
+    assert checked.returncode == 0, checked.stdout + checked.stderr
     shared = ["--model", "parrot", "-a", "suffix=!", "-o", "out", "--include_path", ".", "--no_defaults"]
     ended = with_plugin("run", *shared, "--tasks", *tasks)
     assert ended.returncode == 0, ended.stderr

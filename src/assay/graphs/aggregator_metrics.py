@@ -316,9 +316,10 @@ def _of_classes(name: str, golden_key: str | None, predicted_key: str, labels: l
             )
             for value in dict.fromkeys(values)
         }
-        rules = {"score": _SCORE[name], "classes": len(places)}
-        average = f"average_{name}"
-        aggregation = Aggregation(average, partial(macro_score, **rules), partial(macro_influence, **rules))
+        score, average = _SCORE[name], f"average_{name}"
+        function = partial(macro_score, score=score, classes=len(places))
+        influence = partial(macro_influence, score=score, classes=len(places))
+        aggregation = Aggregation(average, function, influence)
         return {average: NumberEvidence(aggregation, [by_number[value] for value in values])}
 
     return Collation(

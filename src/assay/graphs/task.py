@@ -27,6 +27,7 @@ from assay.graphs.scores import (
 )
 from assay.graphs.sources import GraphSources
 from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
+from assay.graphs.transforms import TRANSFORMS
 from assay.graphs.unit_node import metric_entries
 from assay.graphs.walk import Graph
 from assay.records import Function, Plan, Sample, UserValue
@@ -430,7 +431,8 @@ def _columns(
     changes = [each.transform for source in own for each in source.transformations]
     if wrong or not own or any(source.type != "disk" for source in own):
         return ()
-    if any(find_dotted(name, folder, place) is None for name in changes):
+    kinds = [TRANSFORMS.get(name) or find_dotted(name, folder, place) for name in changes]
+    if not all(str(getattr(kind, "__module__", "")).startswith("assay.") for kind in kinds):
         return ()
     try:
         rows = sources.records(file, folder)[0]
