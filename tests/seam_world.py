@@ -8,22 +8,26 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import assay
-from assay import GroupManager, TaskManager
+from assay import GroupManager, Instance, Run, TaskManager
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.merge import merge as merge_shards
 from assay.evaluation.score import ScoreOptions
 from assay.exchange.importers import score as score_again
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
+from assay.plugins import registry
 from assay.registry import load_plugins
 from assay.tasks.validate import validate as problems_of
+from commands import run_command
 
 RIGHT = {"a": [1, 0], "b": [1, 0, 0, 0, 0, 0, 0, 0]}
 """Task a: 1 of 2 answers is right; b: 1 of 8. By hand: micro mean 2/10, macro mean 5/16, geometric mean √(1/2 · 1/8) = 1/4."""
 MICRO, GEOMETRIC = 0.2, 0.25
+MARK = "seam"
+"""The model says `x`, but `y` to a prompt with this word."""
 SCORES = {name: {"exact_match,none": sum(right) / len(right), "samples": len(right)} for name, right in RIGHT.items()}
 TASK = """task: {name}
 dataset_path: json
@@ -46,11 +50,15 @@ class World:
     """The folders whose tasks are known, below `folder`."""
 
     def model(self) -> Scripted:
-        return Scripted(generate=self._answer, identity="says x")
+        return Scripted(generate=self._answer, loglikelihood=self._weigh, identity="says x")
 
     def _answer(self, prompt: str, params: dict[str, object], repeat: int) -> str:  # the shape of a model
         self.asked.append(prompt)
-        return "x"
+        return "y" if MARK in prompt else "x"
+
+    def _weigh(self, context: str, continuation: str) -> tuple[float, bool]:
+        self.asked.append(context)
+        return (-1.0 if continuation == " x" else -2.0), False
 
     @property
     def manager(self) -> TaskManager:
@@ -65,6 +73,13 @@ Specs = Sequence[Any]
 """Names, paths, configurations, or objects of tasks and groups."""
 
 
+class Names(tuple[str, ...]):
+    """What is selected by name, which a command can do, too."""
+
+    def __call__(self, _: World) -> Specs:
+        return list(self)
+
+
 @dataclass(frozen=True)
 class Refused:
     """The message of a refusal: it has all of these texts, one of which is its location."""
@@ -72,34 +87,54 @@ class Refused:
     texts: Sequence[str]
 
 
+Outcome = float | Refused | str | None
+"""A number, a refusal, why there is no such cell, or None: nothing of its own."""
+
+
 @dataclass(frozen=True)
 class Seam:
     """An extension and the way it is brought in: the files it is in, and what is selected with it.
 
     `number` is that of `row` of `name`, by hand. `others` has consumers with another outcome: that cannot have the extension,
-    as code in memory when answers are scored later, or that do not apply (None).
+    as code in memory when answers are scored later, or that do not apply (None, or the reason).
     """
 
     extension: str
     way: str
-    number: float | Refused
+    number: Outcome
     select: Callable[[World], Specs]
     files: Mapping[str, str] = field(default_factory=dict)
     _: KW_ONLY
     name: str = "g"
+    golds: str = "xyyyyyyy"
+    """The targets of the instances that are made by hand: those of b."""
     row: str = "exact_match,none"
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the run; `plugins` are relative to the folder of the world, which is the current one."""
     model: Callable[[World], Any] = World.model
     include: Sequence[str] = (".",)
-    others: Mapping[str, float | Refused | None] = field(default_factory=dict)
+    of: Literal["group", "task"] = "group"
+    others: Mapping[str, Outcome] = field(default_factory=dict)
+    wrong: str | None = None
+    """A known bug: what its cells do today and should not."""
 
     @property
     def title(self) -> str:
         return f"{self.extension}, {self.way}"
 
-    def outcome(self, consumer: str) -> float | Refused | None:
+    def outcome(self, consumer: str) -> Outcome:
+        """What the consumer gives."""
+        if (consumer, self.of) in IMPOSSIBLE:
+            return IMPOSSIBLE[consumer, self.of]
+        if consumer == "command" and not isinstance(self.select, Names):
+            return "a command takes names"
         return self.others.get(consumer, self.number)
+
+
+IMPOSSIBLE = {
+    ("compute_metrics", "task"): "a method of groups",
+    ("process_instances", "group"): "a method of tasks",
+}
 
 
 def world_of(folder: Path, files: Mapping[str, str], include: Sequence[str] = (".",)) -> World:
@@ -119,11 +154,34 @@ def world_of(folder: Path, files: Mapping[str, str], include: Sequence[str] = ("
 
 def compute_metrics(world: World, seam: Seam) -> float:
     """The group's own method, from the numbers of its tasks."""
+    load_plugins(seam.options.get("plugins", ()))
     loaded = world.manager.load(seam.select(world))
     manager: GroupManager[Any] = GroupManager()
     for group in loaded["groups"].values():
         manager.register_group(group)
     return manager.compute_all_group_metrics(SCORES)[seam.name][seam.row]
+
+
+def process_instances(world: World, seam: Seam) -> float:
+    """The task's own methods, with instances as seed 001 makes them by hand."""
+    load_plugins(seam.options.get("plugins", ()))
+    task = world.manager.load(seam.select(world))["tasks"][seam.name]
+    instances = [instance for number, gold in enumerate(seam.golds) for instance in _instances(task, number, gold)]
+    task.process_instances(instances)
+    metric, _, name = seam.row.partition(",")
+    number: float = task.compute_aggregations()[metric, name]
+    return number
+
+
+def _instances(task: Any, number: int, gold: str) -> list[Instance]:
+    doc = {"q": f"b{number}", "gold": gold, "choices": ["x", "y"]}
+    if task.config.output_type == "multiple_choice":
+        return [
+            Instance(doc, number, (doc["q"], f" {choice}"), doc["choices"].index(gold), index, [(likelihood, False)],
+                     request_type="loglikelihood", choices=("x", "y"))
+            for index, (choice, likelihood) in enumerate((("x", -1.0), ("y", -2.0)))
+        ]  # fmt: skip
+    return [Instance(doc, number, (doc["q"],), gold, 0, ["x"] * task.config.repeats, task_name=task.name)]
 
 
 def run(world: World, seam: Seam) -> float:
@@ -148,6 +206,20 @@ def evaluate(world: World, seam: Seam) -> float:
     )
     assert _number(first, seam) == _number(second, seam)
     return _number(second, seam)
+
+
+def command(world: World, seam: Seam) -> float:
+    """The command `assay run`."""
+    folder = world.folder / "run"
+    registry("models").add("says_x", lambda: seam.model(world), replacing=True)
+    include = [word for path in world.options["include_path"] for word in ("--include_path", path)]
+    plugins = [word for plugin in seam.options.get("plugins", ()) for word in ("--plugin", plugin)]
+    options = [f"--{name}={value}" for name, value in seam.options.items() if name != "plugins"]
+    words = ["--model", "says_x", "--no_defaults", *include, *plugins, *options, "--output_path", folder]
+    ended = run_command("run", "--tasks", *seam.select(world), *words, cwd=world.folder)
+    if ended.returncode != 0:
+        raise ConfigError([Problem(Place("command"), ended.stderr)])
+    return _number(lm_eval_layout(Run.open(folder).results), seam)
 
 
 def score(world: World, seam: Seam) -> float:
@@ -190,8 +262,10 @@ def _number(results: Mapping[str, Any], seam: Seam) -> float:
 
 CONSUMERS: Mapping[str, Callable[[World, Seam], float]] = {
     "compute_metrics": compute_metrics,
+    "process_instances": process_instances,
     "run": run,
     "evaluate": evaluate,
+    "command": command,
     "score": score,
     "merge": merge,
     "validate": validate,

@@ -37,6 +37,31 @@ _STANDARD = f"{Path(os.__file__).parent}{os.sep}"
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
+IN_PYTHON = "set in Python: "
+"""Before the name of code that Python gave to a configuration: no file has it when the configuration is read again."""
+
+
+def named_code(value: Any) -> Any:
+    """A configuration with the code that Python gave it as text.
+
+    >>> named_code({"metric_list": [{"metric": len}]})
+    {'metric_list': [{'metric': 'set in Python: len'}]}
+    """
+    if isinstance(value, Mapping):
+        return {key: named_code(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [named_code(inner) for inner in value]
+    return f"{IN_PYTHON}{getattr(value, '__qualname__', type(value).__name__)}" if callable(value) else value
+
+
+def code_in(value: Any) -> str | None:
+    """The first code in a configuration that `named_code` wrote."""
+    if isinstance(value, Mapping | list | tuple):
+        inside = map(code_in, value.values() if isinstance(value, Mapping) else value)
+        return next((found for found in inside if found is not None), None)
+    return value if isinstance(value, str) and value.startswith(IN_PYTHON) else None
+
+
 class UserCodeError(SelfExplanatory):
     """An exception of user code as a sentence; the exception is its cause."""
 

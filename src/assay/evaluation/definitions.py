@@ -20,10 +20,14 @@ from assay.scoring.metrics.registry import DEFAULTS
 from assay.scoring.named import make_scorer
 from assay.scoring.results import GENERATE
 from assay.tasks import Task, TaskManager
+from assay.user_code import code_in
 
 if TYPE_CHECKING:
     from assay.evaluation.answers import StoredAnswers
 
+SCORING_CODE = ("class", "filter_list", "metric_list", "process_results", "scorer")
+"""Keys of a task whose code is needed to score its answers."""
+IN_A_FILE = "write it in a file that names it with `!function`, and give that file with --with FILE"
 FIX = "give the folder that has it with --include_path DIR, or a file with --with FILE"
 
 
@@ -38,13 +42,19 @@ class Definitions(NamedTuple):
 def load_definitions(answers: "StoredAnswers", files: Sequence[str] = (), selected: Sequence[str] = ()) -> Definitions:
     """The definitions of the tasks of stored answers; `selected` are names, globs or groups. All problems at once."""
     manager, names = answers.manager, answers.names
-    loaded, problems = manager.attempt(answers.config.tasks, resolve=manager.resolve)
+    loaded, problems = manager.attempt([*map(_without_code, answers.config.tasks)], resolve=manager.resolve)
     tasks, groups = dict(loaded["tasks"]), dict(loaded["groups"])
     unloaded = _unloaded(answers, groups, problems)
+    in_python = _set_in_python(answers)
     for file in files:
+        before = dict(tasks)
         replaced = _replace(tasks, groups, manager, file, names)
         unloaded = {name: why for name, why in unloaded.items() if name not in replaced}
+        in_python = {name: what for name, what in in_python.items() if tasks.get(name) is before.get(name)}
     chosen = _chosen(selected, names, groups)
+    lost = [Problem(Place(f"task {name!r}"), in_python[name], IN_A_FILE) for name in chosen if name in in_python]
+    if lost:
+        raise ConfigError(lost)
     what = "its definition is not found"
     if answers.left_out:
         unused = some(answers.left_out)
@@ -63,11 +73,34 @@ def load_definitions(answers: "StoredAnswers", files: Sequence[str] = (), select
     )
 
 
+def _without_code(spec: YAMLValue) -> YAMLValue:
+    """A spec of the run without the keys whose code was given in Python; what scores a task is refused by its own record."""
+    if not isinstance(spec, Mapping) or code_in(spec) is None:
+        return spec
+    rest = {key: value for key, value in spec.items() if code_in(value) is None}
+    [*kept] = rest
+    return rest[kept[0]] if kept in (["task"], ["group"]) else rest
+
+
+def _set_in_python(answers: "StoredAnswers") -> dict[str, str]:
+    """The tasks that code in memory scored, each with that code."""
+    found = {}
+    for name, task in answers.results.tasks.items():
+        code = {key: code_in(value) for key, value in (task.config or {}).items() if key in SCORING_CODE}
+        lost = [f"{key} was {what}" for key, what in code.items() if what is not None]
+        if lost:
+            found[name] = ", ".join(lost)
+    return found
+
+
 def _unloaded(
     answers: "StoredAnswers", groups: Mapping[str, Group[Task]], problems: Sequence[Problem]
 ) -> dict[str, str]:
     """The groups of the run that cannot be computed as they were, each with the reason."""
     left_out: dict[str, str] = {}
+    for spec in answers.config.tasks:
+        if isinstance(spec, Mapping) and "group" in spec and (code := code_in(spec)) is not None:
+            left_out[str(spec["group"])] = f"its code was {code}: {IN_A_FILE}"
     serious = [problem for problem in problems if problem.serious]
     for name, group in answers.results.groups.items():
         code = group.computed_by

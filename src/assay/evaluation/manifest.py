@@ -26,6 +26,7 @@ from assay.runs.signature import with_signature
 from assay.samples.rows import file_digest
 from assay.tasks import TaskManager
 from assay.tasks.runnable import UNDER_TEST, Runnable
+from assay.user_code import named_code
 from assay.version import __version__
 
 
@@ -85,14 +86,14 @@ def helper_digests(files: Iterable[Path]) -> dict[str, str]:
 
 
 def _task_spec(task: YAMLValue, folders: Sequence[str]) -> YAMLValue:
-    """A task spec that works from any folder: a file by its absolute path, an object by its name."""
+    """A task spec that works from any folder: a file by its absolute path, an object and code by their names."""
     if isinstance(task, str):
         graph = graph_file(task, folders)
         if graph is not None:
             return str(graph)
         is_file = task.endswith((".yaml", ".yml")) or "/" in task
         return str(Path(task).resolve()) if is_file and Path(task).exists() else task
-    return getattr(task, "name", task)
+    return named_code(getattr(task, "name", task))
 
 
 def task_facts(runnable: Runnable) -> ManifestJSON:

@@ -46,6 +46,10 @@ class Group(ABC, Generic[TaskT]):
     """
 
     def __init__(self, config: GroupConfig, parent: "Group[TaskT] | None" = None) -> None:
+        kind = group_type(config.type) if config.type is not None else Group
+        if kind is None or not isinstance(self, kind):
+            what = f"its configuration has `type: {getattr(kind, '__name__', config.type)}`, and it is a {type(self).__name__}"
+            raise ConfigError.at(f"group {config.group!r}", what, "make an object of that class, or leave `type` out")
         self.config = config
         self.fields = Fields({}, {})  # what its file says, with origins, where it comes from a file
         self.name = config.group

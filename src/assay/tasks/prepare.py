@@ -74,7 +74,8 @@ from assay.tasks.runnable import UNDER_TEST, AggregationOrFunction, Estimator, T
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, scoring
 from assay.tasks.settings import Helpers, Settings, generation_params, preserved_random, resolved
 from assay.tasks.task import Task, task_dialect
-from assay.tasks.task_methods import typed
+from assay.tasks.task_methods import METHODS, takes_part, typed
+from assay.user_code import IN_PYTHON, named_code
 
 LOOKED_AT = 3
 """Samples that are built before the run: a task of which none of them can be asked is broken."""
@@ -446,7 +447,10 @@ class PreparedTask:
 
     def described(self) -> YAMLMapping:
         """Return the task's settings as this run uses them, without absent ones."""
-        values = dict(self.task.fields) or {"task": self.task.name}
+        values = named_code(self.task.fields) or {"task": self.task.name}
+        if self.config.class_ is None and takes_part(self.task):  # an object that Python made, or set a method on
+            methods = [f"{IN_PYTHON}{name}" for name in METHODS if name in vars(self.task)]
+            values["class"] = methods or named_code(type(self.task))
         described = {
             "num_fewshot": self.config.num_fewshot or 0,
             "repeats": self.config.repeats,

@@ -444,7 +444,7 @@ def with_own_scorers(task: Task, config: TaskConfig, helpers: Helpers) -> TaskCo
 def registered_beside(name: str, folder: str | None, place: Place) -> Function | None:
     """The class that a Python file in a folder registers as a scorer of this name. No file is run."""
     for file in sorted(Path(folder).glob("*.py")) if folder is not None else ():
-        text = file.read_text("utf-8", "replace")
+        text = file.read_text("utf-8", "replace") if file.is_file() else ""  # an editor's lock is a link to nothing
         if name not in text or "scorer" not in text.lower():
             continue
         try:
