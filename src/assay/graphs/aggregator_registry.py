@@ -13,7 +13,7 @@ from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_aggregators import sygra_aggregators
 from assay.graphs.sygra_classes import AggregatorMetric, MetricRegistry, UnitMetricResult, declare_aggregator_class
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import Registry, RegistryWithOthers, subclass_of
+from assay.registry import AdaptedMembers, Registry, RegistryWithOthers, subclass_of
 from assay.signatures import accepted, dress
 from assay.statistics.aggregations import AGGREGATIONS, MEDIANS, Aggregation
 
@@ -115,8 +115,7 @@ AGGREGATOR_METRICS: Registry[MakeCollation, Collation] = RegistryWithOthers(
         "pass^k": own.chance_of_all,
         "step_efficiency": own.step_efficiency,
     },
-    AGGREGATIONS,
-    of_aggregation,
+    AdaptedMembers(AGGREGATIONS, of_aggregation),
     group="assay.aggregator_metrics",
     adopt=_made_by,
 )
@@ -129,7 +128,7 @@ def aggregator_class(name: str) -> type[AggregatorMetric]:
         kind: type[AggregatorMetric] = make.sygra_class
         return kind
 
-    class DeclaredMetric(AggregatorMetric):
+    class DeclaredAggregator(AggregatorMetric):
         def __init__(self, **config: UserValue) -> None:
             super().__init__(**config)
             self._collation: Collation = make(**config)
@@ -140,7 +139,7 @@ def aggregator_class(name: str) -> type[AggregatorMetric]:
         def calculate(self, results: Sequence[UnitMetricResult]) -> JSONDict:
             return self._collation.calculate(results)
 
-    return dress(DeclaredMetric, make, [accepted(make)])
+    return dress(DeclaredAggregator, make, [accepted(make)])
 
 
 AggregatorMetricRegistry = MetricRegistry(AGGREGATOR_METRICS, aggregator_class)

@@ -18,7 +18,7 @@ from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_classes import MetricRegistry, UnitMetric, UnitMetricResult, as_mapping, declare_unit_class
 from assay.records import Failed, JSONDict, UserFunction, UserValue
-from assay.registry import RegistryWithOthers, subclass_of
+from assay.registry import AdaptedMembers, RegistryWithOthers, subclass_of
 from assay.scoring.declarations import RECORD, Metric, prepared
 from assay.scoring.metrics.convention import read_call
 from assay.scoring.metrics.registry import METRICS
@@ -442,8 +442,7 @@ UNIT_METRICS = _UnitMetrics(
         **{name: f"assay.graphs.agent_metrics:{name.upper()}" for name in AGENT_METRICS},
         "llm_judge": "assay.graphs.judge_node:LLM_JUDGE",
     },
-    METRICS,
-    of_answers,
+    AdaptedMembers(METRICS, of_answers),
     group="assay.unit_metrics",
     adopt=_declared,
     build=bind,
@@ -459,7 +458,7 @@ def unit_class(name: str) -> type[UnitMetric]:
         kind: type[UnitMetric] = getattr(function, "sygra_class", function)
         return kind
 
-    class DeclaredMetric(UnitMetric):
+    class DeclaredUnitMetric(UnitMetric):
         higher_is_better, bounds = declared.higher_is_better, declared.bounds
 
         def __init__(self, **config: UserValue) -> None:
@@ -469,7 +468,7 @@ def unit_class(name: str) -> type[UnitMetric]:
         def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
             return unit_result(name, self._compare(golden, predicted), golden, predicted)
 
-    return dress(DeclaredMetric, function, [UNIT_METRICS.accepts(declared)])
+    return dress(DeclaredUnitMetric, function, [UNIT_METRICS.accepts(declared)])
 
 
 UnitMetricRegistry = MetricRegistry(UNIT_METRICS, unit_class)
