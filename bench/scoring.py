@@ -49,16 +49,16 @@ def main(count: int) -> None:
 
     from assay import Task
     from assay.records import Generate, Sample, Text
-    from assay.scoring.loop import AnsweredSample
-    from assay.scoring.results import grouped
+    from assay.scoring.metric_binding import NO_HELPERS
+    from assay.scoring.results import AnsweredSample, grouped
     from assay.statistics.aggregations import AGGREGATIONS
     from assay.statistics.board import Board
-    from assay.tasks.scoring import ALONE, scoring
+    from assay.tasks.scoring import scoring
     from assay.tasks.settings import Settings
     from bench.measure import peak_memory
 
     task = Task.from_config(YAML)
-    scored = scoring(task, task.config, Settings(), ALONE)
+    scored = scoring(task, task.config, Settings(), NO_HELPERS)
 
     def documents() -> Iterator[AnsweredSample]:
         for number in range(count):

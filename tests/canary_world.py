@@ -124,10 +124,12 @@ AFTER = {
     "compare": ["compare", "RUN", "OUT/unpacked", "--flips", "3"],
     "compare json": ["compare", "RUN", "OUT/unpacked", "--format", "json"],
     "score": ["score", "RUN", "-o", "OUT/again"],
-    "runs ls": ["runs", "list", "OUT"],
+    "runs ls": ["runs", "list", "--runs_dir", "OUT"],
     "runs show": ["runs", "show", "RUN"],
     "cache ls": ["cache", "ls", "OUT/cache"],
     "plan": ["plan", "--baseline", "RUN", "--mde", "0.1"],
+    "table": ["table", "RUN", "--format", "json"],
+    "leaderboard": ["leaderboard", "RUN", "OUT/unpacked"],
 }
 """Every command that shows or converts a run."""
 
@@ -142,7 +144,7 @@ def after_a_run(built: Path, run: str = "run") -> dict[str, Said]:
 
 
 def pages(built: Path, run: str = "run") -> dict[str, str]:
-    """The pages of the viewer over a folder of runs."""
+    """The pages of the viewer over a folder of runs, as JSON too, and its downloads."""
     opened = assay.Run.open(built / run)
     addresses = [
         "/",
@@ -156,6 +158,11 @@ def pages(built: Path, run: str = "run") -> dict[str, str]:
             f"/graph?{urlencode({'run': run, 'task': task})}",
         ]
         addresses += [f"/sample?{urlencode({'run': run, 'task': task, 'doc': doc})}" for doc in range(4)]
+
+    addresses += [address.replace("?", ".json?", 1) for address in addresses if "?" in address] + ["/runs.json"]
+    addresses += [
+        f"/samples.{kind}?{urlencode({'run': run, 'task': task})}" for task in opened.tasks for kind in ("csv", "jsonl")
+    ]
 
     async def fetch() -> dict[str, str]:
         transport = httpx.ASGITransport(make_app(built), raise_app_exceptions=False)

@@ -265,8 +265,9 @@ def test_forms_of_filter_list(written: dict[str, object], expected: dict[str, fl
     assert computed(TWO_FILTERS, {"metric": "f1", **written}) == pytest.approx(expected, abs=1e-15)
 
 
-def test_filters_are_not_combined_where_no_member_has_any() -> None:
-    assert computed(THREE, {"metric": "f1", "combine": True}) == {}
+@pytest.mark.parametrize("missing", [None, "skip", "error"])
+def test_filters_are_not_combined_where_no_member_has_any(missing: str | None) -> None:
+    assert computed(THREE, {"metric": "f1", "combine": True, "missing": missing}) == {}
 
 
 def test_combined_filters_count_a_document_once(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import itertools
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from assay import ConfigError, GroupConfig, StandardGroup, TagGroup, Task, TaskConfig, TaskManager
+from assay.catalog.catalog import Catalog
 from assay.cli import main
 from assay.config.source import Source
 from assay.samples import data
@@ -182,6 +184,36 @@ def test_names_of_inline_members_are_checked_like_all_others(name: str, member: 
 def test_names_of_tags_are_checked(tag: str, manage: Manage) -> None:
     manager = manage({"t.yaml": a_task("t") + f'tag: ["{tag}"]\n'})
     assert any("the tag" in problem.what for problem in validate(manager))
+
+
+def test_a_slip_in_a_key_of_a_mapping_is_one_of_that_key(manage: Manage) -> None:
+    """What makes a file a graph is a key with a mapping, too."""
+    [problem] = validate(manage({"t.yaml": a_task("t") + "generation_kwarg: {temperature: 0}\n"}))
+    assert (problem.what, problem.fix) == ("unknown key 'generation_kwarg'", "did you mean 'generation_kwargs'?")
+
+
+def test_a_module_whose_name_no_file_can_have_is_reported(manage: Manage) -> None:
+    name = "x" * 300
+    problems = validate(
+        manage({"t.yaml": f"task: t\ndataset_path: d\ndoc_to_text: !function {name}.f\ndoc_to_target: a\n"})
+    )
+    assert [problem.what for problem in problems] == [f"module '{name[:60]}' cannot be found: File name too long"]
+
+
+def test_an_include_from_a_folder_that_is_not_there_is_reported(manage: Manage) -> None:
+    with pytest.raises(
+        ConfigError, match=r"t.yaml:2:10: no file .*gone/x.yaml to include — give a path relative to this file"
+    ):
+        manage({"t.yaml": "task: t\ninclude: gone/x.yaml\n"}).load("t")
+
+
+@pytest.mark.parametrize(("keys", "more"), [(0, []), (1, ["(and 1 more)"]), (2, ["(and 2 more)"])])
+def test_the_list_of_broken_files_says_how_many_problems_each_has(keys: int, more: list[str], write: Write) -> None:
+    """The first is that of its name."""
+    wrong = "".join(f"wrong_key_{number}: 1\n" for number in range(keys))
+    catalog = Catalog(write({"t.yaml": "task: 'a b'\n" + wrong}), include_defaults=False)
+    [broken] = catalog.index.broken
+    assert re.findall(r"\(and \d+ more\)$", broken.error) == more
 
 
 def test_a_metric_list_stays_where_the_task_does_not_say_what_is_asked(manage: Manage) -> None:

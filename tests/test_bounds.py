@@ -15,9 +15,11 @@ from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.plugins import registry
 from assay.scoring.combined import EnsembleScorer
 from assay.scoring.judges import LLMJudgeScorer
+from assay.scoring.loop import ScoringStep, Unfiltered
+from assay.scoring.results import GENERATE, ResultBuilder
+from assay.scoring.scorer import bind, row_bounds, scorer_step
 from assay.statistics import compare as compare_arrays
 from assay.statistics import estimate
-from assay.tasks.metrics import row_bounds
 from assay.viewer.distributions import slice_score
 from interval_oracles import bounded
 from run_world import rows_of
@@ -175,16 +177,16 @@ def test_scores_beyond_the_declared_bounds_are_noted_and_not_cut(tmp_path: Path)
 def test_judges_and_ensembles_declare_the_bounds_of_their_scale() -> None:
     plain = LLMJudgeScorer(judge_model="dummy", scale=[1, 5], normalize=False)
     share = LLMJudgeScorer(judge_model="dummy", scale=[1, 5])
-    assert row_bounds("llm_judge", "none", bound(plain)) == (1, 5)
-    assert row_bounds("llm_judge", "none", bound(share)) == (0, 1)
+    assert row_bounds("llm_judge", bound(plain)) == (1, 5)
+    assert row_bounds("llm_judge", bound(share)) == (0, 1)
     both = EnsembleScorer([plain, share], [3, 1])
-    assert row_bounds("ensemble", "none", bound(both)) == (0.75 * 1, 0.75 * 5 + 0.25 * 1)
-    assert row_bounds("llm_judge#2", "none", bound(both)) == (0, 1)
+    assert row_bounds("ensemble", bound(both)) == (0.75 * 1, 0.75 * 5 + 0.25 * 1)
+    assert row_bounds("llm_judge#2", bound(both)) == (0, 1)
 
 
-def bound(scorer: Any) -> Any:
-    scorer.bind("none", ())
-    return scorer
+def bound(scorer: Any) -> ScoringStep:
+    bind(scorer, "none", ())
+    return scorer_step(scorer, Unfiltered("none"), ("none",), ResultBuilder(GENERATE), "t")
 
 
 @pytest.mark.parametrize("scores", [[0.5, 1.0, 1.0, 0.25, 1.0, 0.75] * 4, [1.0] * 9 + [0.0], [1.0] * 12])

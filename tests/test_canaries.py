@@ -1,7 +1,10 @@
 """Every way a secret can enter, against every output: none comes out anywhere, in any form."""
 
 import base64
+import copy
 import json
+import pickle
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,12 +13,14 @@ from typing import Any, NamedTuple
 import pytest
 
 import assay
+from assay.config.fields import Fields, Origin
 from assay.engine.retry import RetryLimits
 from assay.errors import AssayError, ConfigError
 from assay.evaluation.options import run_config
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models.load import load_model
-from assay.redaction import redacted, redacted_command
+from assay.redaction import conceal, redact, redact_command, reveal, seal
+from assay.runs.results import plain
 from canary_world import Said, after_a_run, canary, leaked, leaks_in_files, pages, said_by, write_yaml
 from serving import Arrived, loopback
 from small_runs import noting, run, write_task
@@ -193,6 +198,14 @@ WAYS |= {
         process_results=function(world, f"raise OSError('401 for url: {with_user(world.url, world.secret)}?sig={world.secret}')")
     ),
     "arguments of a plug-in": lambda world: plugin(world, password=world.secret, nested={"clientSecret": world.secret}),
+    "panel of a task, nested": lambda world: judged(
+        world,
+        roles={name: {"model": "openai-chat", "model_args": {"model": name, "base_url": world.url, "header": {"X-J": world.secret}}}
+               for name in ("a", "b")},
+    ),
+    "exception of a metric": lambda world: world.task(
+        metadata={"login": {"password": world.secret}}, process_results=function(world, f"raise ValueError({world.secret!r})")
+    ),
     "options of trackers": lambda world: [*world.model(), "--wandb_args", f"project=p,api_key={world.secret}"],
 }  # fmt: skip
 REFUSED: dict[str, Way] = {
@@ -216,6 +229,8 @@ REFUSED: dict[str, Way] = {
     "signed address of data": lambda world: world.task(
         dataset_kwargs={"data_files": {"test": f"https://me:{world.secret}@h.example/t.jsonl?X-Amz-Signature={world.secret}"}}
     ),
+    "address of data": lambda world: world.task(dataset_path=f"https://me:{world.secret}@h.example/t.jsonl?sig={world.secret}", dataset_kwargs={}),
+    "mistyped key of a judge": lambda world: judged(world, judge_model={"model": "openai-chat", "model_args": {"api_key": [world.secret, 5]}}),
     "mistyped key of a graph": lambda world: graph(world, entry(world, auth_token=[world.secret, "b"], secret=world.secret)),
 }  # fmt: skip
 VARIABLES = {
@@ -224,7 +239,8 @@ VARIABLES = {
 }
 """Ways that are variables of the environment, where the value is not the secret alone."""
 NOT_SENT = ("metadata", "token of data", "storage of data", "metadata of a task", "HTTP_PROXY", "HF_TOKEN",
-            "address in an exception", "arguments of a plug-in", "options of trackers")  # fmt: skip
+            "address in an exception", "arguments of a plug-in", "options of trackers",
+            "exception of a metric")  # fmt: skip
 """Ways that do not lead to the server."""
 
 
@@ -241,11 +257,16 @@ def function(world: World, line: str) -> str:
 
 def plugin(world: World, **arguments: object) -> list[object]:
     (world.folder / "backend.py").write_text(
-        "import assay\nfrom assay.models import Scripted\n\n\n@assay.model('parrot')\n"
+        "import assay\nfrom assay.models import Scripted\nfrom assay.records import Failed\n\n\n@assay.model('parrot')\n"
         "def parrot(*, password: str = '', nested: dict = {}, pin_secret: int = 0):\n"
         "    def answer(prompt, params, repeat):\n"
-        "        if 'plain' not in prompt:\n            raise RuntimeError('wrong key')\n        return 'x'\n"
-        "    return Scripted(generate=answer)\n"
+        "        if 'plain' not in prompt:\n            raise RuntimeError(f'wrong: {password}')\n        return 'x'\n"
+        "    class Parrot(Scripted):\n"
+        "        async def answer(self, requests):\n"
+        "            refusal = Failed(f'refused {password!r} {nested}')\n"
+        "            async for ready in super().answer(requests):\n"
+        "                yield [(n, refusal if 'deny' in requests[n].prompt else answered) for n, answered in ready]\n\n"
+        "    return Parrot(generate=answer)\n"
     )
     return ["--model", "parrot", "--model_args", json.dumps(arguments), "--plugin", world.folder / "backend.py"]
 
@@ -357,6 +378,41 @@ def test_shards_and_pairs_of_backends_keep_secrets(folders: tuple[Path, Path]) -
     check({str(name): each for name, each in said.items()} | after_a_run(built), built, pages(built))
 
 
+def test_no_secret_of_a_command_that_starts_servers_comes_out(folders: tuple[Path, Path]) -> None:
+    """Its key is a flag or a variable, and the server prints both before it ends."""
+    folder, built = folders
+    (folder / "server.py").write_text(
+        "import os, sys\nprint(sys.argv, os.environ['HUB_TOKEN'], flush=True)\nsys.exit(3)\n"
+    )
+    serve = f"HUB_TOKEN={canary('t')} {sys.executable} {folder / 'server.py'} --port {{port}} --api-key {canary('s')}"
+    said = commands(["--serve", serve, "--serve_timeout", "20"], folder, built)
+    assert "server.py" in said["run"].printed and "***" in said["run"].printed
+    check(said, built, {})
+
+
+def test_a_secret_in_pieces_of_python_is_one_until_it_is_used(folders: tuple[Path, Path]) -> None:
+    secret = canary("s")
+    settings: Any = Fields.of(
+        {"judge": {"model_args": {"api_key": secret, "header": {"X": secret}, "ids": [1]}}, "password": 12345678},
+        Origin("t"),
+    )
+    sent = pickle.loads(pickle.dumps(dict(settings)))  # noqa: S301  # as Ray sends settings to its workers
+    copies = [dict(settings), sent, copy.deepcopy(dict(settings))]
+    for copied in copies:
+        arguments = copied["judge"]["model_args"]
+        assert leaked(repr(copied)) is None and "12345678" not in repr(copied)
+        assert f"Bearer {arguments['api_key']}" == f"Bearer {secret}"
+        assert json.loads(json.dumps(arguments)) == {"api_key": secret, "header": {"X": secret}, "ids": [1]}
+        assert reveal(copied) == copied and leaked(repr(reveal(copied))) is not None
+        assert plain(copied) == {
+            "judge": {"model_args": {"api_key": "***", "header": {"X": "***"}, "ids": [1]}},
+            "password": "***",
+        }
+    usual = {"generation_kwargs": {"until": ["\n"]}, "metadata": {"version": 1}}
+    assert seal(usual) is usual and reveal(usual) is usual
+    assert leaked(conceal(f"401 for {base64.b64encode(secret.encode()).decode()} and {json.dumps([secret])}")) is None
+
+
 HARMLESS = {
     "max_tokens": 64, "max_gen_toks": 64, "tokens": {"in": 3}, "prefix_token_id": 5, "eos_token": "</s>", "think_end_token": "</think>",
     "golden_key": "answer", "output_keys": ["a"], "model": "turn-key:7b", "name": "monkey", "key_points": "many", "tokenizer": "gpt2",
@@ -365,7 +421,7 @@ HARMLESS = {
 
 
 def test_numbers_and_harmless_words_stay() -> None:
-    assert redacted(HARMLESS) == HARMLESS
+    assert redact(HARMLESS) == HARMLESS
     words = [
         "--gen_kwargs",
         "max_tokens=64,temperature=0,until=['key:']",
@@ -374,8 +430,8 @@ def test_numbers_and_harmless_words_stay() -> None:
         "-t",
         "key",
     ]
-    assert redacted_command(words) == words
-    assert redacted({"password": 12345678, "api_key": 20240815, "key": 3}) == {
+    assert redact_command(words) == words
+    assert redact({"password": 12345678, "api_key": 20240815, "key": 3}) == {
         "password": "***",
         "api_key": "***",
         "key": 3,

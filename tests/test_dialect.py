@@ -38,12 +38,12 @@ from assay.models import Scripted
 from assay.records import Failed, Generate, Sample
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import Rows
+from assay.scoring.metric_binding import NO_HELPERS, MetricBinder
 from assay.scoring.named import FirstToken
-from assay.scoring.results import GENERATE, ResultBuilder, ScoreRules, usable
-from assay.tasks.metrics import MetricBinder
+from assay.scoring.results import GENERATE, ResultBuilder
+from assay.scoring.scores import ScoreRules, check_scores
 from assay.tasks.prepare import with_settings
 from assay.tasks.prompt_checks import equal_prompts
-from assay.tasks.scoring import ALONE
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 from assay.tasks.validate import validate
@@ -459,7 +459,7 @@ def _(world: World) -> Any:
 
 @case("computes_f1_of_texts", theirs="f1", ours=REJECTED)
 def _(world: World) -> Any:
-    binder = MetricBinder(GENERATE, lambda *_: Place("here"), ALONE, dialect=world.dialect, of_text=True)
+    binder = MetricBinder(GENERATE, lambda *_: Place("here"), NO_HELPERS, dialect=world.dialect, of_text=True)
     return world.outcome(lambda: binder.bind((MetricConfig(name="f1"),), processed=False)[0].name)
 
 
@@ -515,7 +515,7 @@ def _(world: World) -> Any:
 @case("accepts_any_row_name", theirs=1.0, ours="failed")
 def _(world: World) -> Any:
     rules = ScoreRules(lambda metric, filter_name: True, world.dialect)
-    [score] = usable({"a,b": 1.0}, ["answer"], "none", rules).values()
+    [score] = check_scores({"a,b": 1.0}, ["answer"], "none", rules).values()
     return "failed" if isinstance(score, Failed) else score
 
 

@@ -14,8 +14,9 @@ import pytest
 
 import assay
 from assay import ConfigError, TaskManager
+from assay.catalog.cache import stamp_files
 from assay.catalog.catalog import Catalog
-from assay.catalog.roots import installed_folders
+from assay.catalog.roots import broken_plugins, installed_folders
 from assay.tasks.validate import validate
 from commands import Run
 from conftest import Write, a_task
@@ -192,6 +193,16 @@ def test_one_name_in_two_files_of_a_folder_is_refused_with_both_named(write: Wri
     assert lenient.load("t")["tasks"]["t"].fields.place("task").file.endswith("one.yaml")
 
 
+def test_files_that_take_their_name_from_an_included_one_are_named_as_the_place(write: Write) -> None:
+    folder = write({"base.yaml": a_task("t"), "one.yaml": "include: base.yaml\n", "two.yaml": "include: base.yaml\n"})
+    problems = validate(TaskManager(include_path=folder, include_defaults=False, compat="lm-eval"))
+    base = f"task 't' is also defined in {folder / 'base.yaml'}"
+    assert [(str(problem.place), problem.what) for problem in problems] == [
+        (str(folder / "one.yaml"), base),
+        (str(folder / "two.yaml"), base),
+    ]
+
+
 def test_a_later_folder_wins_over_an_earlier_one(write: Write, tmp_path: Path) -> None:
     first = write({"t.yaml": a_task("t", num_fewshot="1")})
     second = write({"../second/t.yaml": a_task("t", num_fewshot="2")}).parent / "second"
@@ -307,3 +318,22 @@ def test_a_file_of_the_cache_that_is_not_used_for_a_month_is_removed(write: Writ
     os.utime(unused, (0, time.time() - 31 * DAY))
     names(write({"../elsewhere/b.yaml": a_task("b")}) / "../elsewhere")
     assert not unused.exists()
+
+
+def test_a_stamp_changes_with_every_folder_that_is_there_also_behind_one_that_is_not(tmp_path: Path) -> None:
+    folders = (str(tmp_path / "gone"), str(tmp_path))
+    before = stamp_files(*folders)
+    assert stamp_files(*folders) == before
+    (tmp_path / "new.py").write_text("")
+    assert stamp_files(*folders) != before
+
+
+def test_plug_ins_without_their_folder_are_broken_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = tmp_path / "two-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: two\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[assay.tasks]\nhere = json\naway = gone.nowhere\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [str(problem.place) for problem in broken_plugins()] == ["plugin away"]

@@ -6,7 +6,6 @@ import math
 import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -27,15 +26,15 @@ from assay.config.task import MetricConfig
 from assay.errors import Place
 from assay.records import Failed, Sample
 from assay.scoring.filters import DEFAULT, FILTERS, build_pipeline
-from assay.scoring.loop import AnsweredSample, ScoringLoop
+from assay.scoring.helper_code import Helpers
+from assay.scoring.loop import ScoringLoop
+from assay.scoring.metric_binding import MetricBinder
 from assay.scoring.metrics.registry import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
 from assay.scoring.metrics.text import edits
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, ResultBuilder
-from assay.scoring.scorer import GenerationScorer
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, AnsweredSample, MCResult, ResultBuilder
+from assay.scoring.scorer import GenerationScorer, bind, scorer_step
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate
-from assay.tasks.metrics import MetricBinder
-from assay.tasks.settings import Helpers
 
 pytestmark = pytest.mark.slow  # hundreds of cases each, and other libraries' implementations of them
 CASES = 200
@@ -57,8 +56,10 @@ def scoring(output_type: str, metrics: Sequence[Mapping[str, Any]]) -> ScoringLo
     ]  # fmt: skip
     bound = MetricBinder(output_type, place, helpers).bind(configs, processed=False)
     scorer = GenerationScorer()
-    scorer.bind(DEFAULT.name, bound)
-    return ScoringLoop([(build_pipeline(DEFAULT, place), scorer)], ResultBuilder(output_type))
+    bind(scorer, DEFAULT.name, bound)
+    reading = ResultBuilder(output_type)
+    step = scorer_step(scorer, build_pipeline(DEFAULT, place), (DEFAULT.name,), reading, "t")
+    return ScoringLoop([step], reading)
 
 
 def scores(scored: ScoringLoop, doc: Mapping[str, Any], responses: Sequence[Any]) -> Mapping[str, Any]:
@@ -98,7 +99,7 @@ def test_documents_score_as_in_lm_eval(kind: str) -> None:
         names = [{"name": name, **own.get(name, {}), **case.get("kwargs", {})} for name in case["found"]]
         scored = scoring(KINDS[kind], names)
         if kind == "several references":
-            scored = replace(scored, reading=scored.reading.but(multiple_targets=True))
+            scored.reading.multiple_targets = True
         results = [tuple(each) if isinstance(each, list) else each for each in case["results"]]
         computed = scores(scored, case["doc"], results)
         assert set(computed) == set(case["found"])
@@ -258,8 +259,8 @@ def pairs(seed: int, count: int = CASES) -> Iterator[tuple[list[str], str]]:
 def value(name: str, references: list[str], answer: str, **options: Any) -> Any:
     """The values of metrics of an answer, with every reference."""
     scored = scoring(GENERATE, [{"name": name, **options}])
-    items = replace(scored, reading=scored.reading.but(multiple_targets=True))
-    computed = scores(items, {"gold": references}, [answer])
+    scored.reading.multiple_targets = True
+    computed = scores(scored, {"gold": references}, [answer])
     return computed.get(name, computed)
 
 

@@ -12,7 +12,7 @@ import run_world
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
-from assay.redaction import redacted, results_without_secrets
+from assay.redaction import redact, redact_results
 from assay.report.write import report_text
 from assay.runs.run import Run
 from graph_world import RECORDS, write_graph
@@ -149,13 +149,13 @@ def test_an_imported_run_is_imported_again(talking: str, tmp_path: Path, run_ass
     "value", [7, 0.5, None, True, {}, [], {"in": 3, "out": 0.5}, [1, 2], {"judge": {"in": 3, "out": None}}]
 )
 def test_numbers_are_not_secrets_whatever_they_are_called(value: object) -> None:
-    assert redacted({"tokens": value}) == {"tokens": value}
-    assert redacted(value, "api_key") == value
+    assert redact({"tokens": value}) == {"tokens": value}
+    assert redact(value, "api_key") == value
 
 
 @pytest.mark.parametrize("value", ["abc", ["abc"], {"in": "abc"}, [1, "abc"], {"deep": {"er": [1, {"x": "abc"}]}}])
 def test_texts_under_names_of_secrets_stay_hidden(value: object) -> None:
-    assert redacted({"auth_tokens": value}) == {"auth_tokens": "***"}
+    assert redact({"auth_tokens": value}) == {"auth_tokens": "***"}
 
 
 def test_tasks_metrics_and_filters_may_be_called_like_a_secret() -> None:
@@ -169,7 +169,7 @@ def test_tasks_metrics_and_filters_may_be_called_like_a_secret() -> None:
         "groups": {"secret": {"metadata": {"api_key": "abc"}, "rows": rows}},
         "rescored": {"changed": {"api_key": {"count": 1, "ids": [3]}}},
     }
-    result = results_without_secrets(content)
+    result = redact_results(content)
     assert result["groups"]["secret"].pop("metadata") == {"api_key": "***"}
     assert result["tasks"]["api_key"].pop("config") == {"metadata": {"password": "***"}}
     del content["groups"]["secret"]["metadata"], content["tasks"]["api_key"]["config"]
@@ -177,5 +177,5 @@ def test_tasks_metrics_and_filters_may_be_called_like_a_secret() -> None:
 
 
 def test_a_text_in_an_account_is_still_without_secrets() -> None:
-    result = results_without_secrets({"broken": {"t": "401 for https://me:secret99@host/v1 with sk-abcdefgh12345678"}})
+    result = redact_results({"broken": {"t": "401 for https://me:secret99@host/v1 with sk-abcdefgh12345678"}})
     assert "secret99" not in str(result) and "sk-abc" not in str(result)

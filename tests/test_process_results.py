@@ -21,11 +21,12 @@ from assay import TaskManager
 from assay.compat.modules import HelperCode
 from assay.config.run import RunConfig
 from assay.records import Failed, Sample
-from assay.scoring.loop import AnsweredSample
+from assay.scoring.helper_code import resolve_functions
+from assay.scoring.results import AnsweredSample
 from assay.statistics.board import Board
 from assay.statistics.evidence import Estimate
 from assay.tasks.prepare import PreparedTask, scoring
-from assay.tasks.settings import Settings, resolved
+from assay.tasks.settings import Settings
 
 HERE = Path(__file__).parent
 SEED, CLOSE = 1234, 1e-9
@@ -78,7 +79,7 @@ def test_the_helper_code_of_every_task_they_stand_for_is_imported(manager: TaskM
     helpers = HelperCode().helpers()
     expected = [name for entry in COMPARED.values() if is_there(entry.get("needs")) for name in entry["tasks"]]
     tasks = manager.load(expected)["tasks"]
-    configs = [resolved(task.config, helpers.resolve) for task in tasks.values()]
+    configs = [resolve_functions(task.config, helpers.resolve) for task in tasks.values()]
     assert [config.task for config in configs if not callable(config.process_results)] == []
     assert len(configs) == len(expected)
     assert "lm_eval" not in sys.modules
@@ -111,7 +112,7 @@ def prepared(entry: Entry, manager: TaskManager) -> tuple[PreparedTask, list[Any
     """A task with its filters and metrics, but without data and prompts, and the documents of the entry, processed."""
     [task] = manager.load(entry["task"])["tasks"].values()
     helpers = HelperCode().helpers()
-    config = resolved(task.config, helpers.resolve)
+    config = resolve_functions(task.config, helpers.resolve)
     rows = helpers.as_dataset(entry["documents"])
     if callable(config.process_docs) and "processed" not in entry:
         rows = config.process_docs(rows)

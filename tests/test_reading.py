@@ -120,7 +120,7 @@ def test_secrets_in_the_files_of_a_run_are_not_shown(tmp_path: Path) -> None:
     task = {**RESULTS["tasks"]["a"], "config": {"metadata": {"auth_token": "verysecret"}}}
     tasks = {**RESULTS["tasks"], "a": task}
     run = Run.try_open(written(tmp_path / "one", {**RESULTS, "tasks": tasks}, status="complete", **reported))
-    assert "verysecret" not in repr((run.provenance, index_run(run), run.safe_config("a")))
+    assert "verysecret" not in repr((run.provenance, index_run(run), run.config("a")))
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"tasks": 3}', b'{"tasks": {"a": 1}}', b"\xff\xfe", b'{"a"'])

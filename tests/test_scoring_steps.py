@@ -17,8 +17,9 @@ from assay import (
     Scorer,
 )
 from assay.records import Failed, Sample
-from assay.scoring.loop import AnsweredSample, ScoringLoop, ScoringStep, Unfiltered, step_of
-from assay.scoring.results import GENERATE, ResultBuilder
+from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
+from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder
+from assay.scoring.scorer import bind, scorer_step
 
 
 class Length(GenerationScorer):
@@ -37,26 +38,28 @@ class Ranks(GenerationScorer):
 
 
 def step(scorer: Scorer) -> ScoringStep:
-    scorer.bind("none", ())
-    return step_of(scorer, Unfiltered("none"), ("none",), ResultBuilder(GENERATE), "t")
+    bind(scorer, "none", ())
+    return scorer_step(scorer, Unfiltered("none"), ("none",), ResultBuilder(GENERATE), "t")
 
 
 @pytest.mark.parametrize(
     ("scorer", "form"),
     [
         (GenerationScorer(), None),
-        (ProcessResultsScorer(None, lambda doc, results: {"n": 1.0}), None),
-        (Length(), "score"),
+        (ProcessResultsScorer(None, lambda doc, results: {"n": 1.0}), "compute"),
+        (Length(), "compute"),
         (Ranks(), "batch"),
         (LLMJudgeScorer(), "ask"),
         (RewardModelScorer(), "ask"),
-        (EnsembleScorer([Length()]), "score"),
+        (EnsembleScorer([Length()]), "compute"),
         (EnsembleScorer([Length(), LLMJudgeScorer()]), "ask"),
     ],
 )
 def test_a_scorer_becomes_a_frozen_step_with_one_form(scorer: Scorer, form: str | None) -> None:
     built = step(scorer)
-    assert [name for name in ("score", "batch", "ask") if getattr(built, name) is not None] == ([form] if form else [])
+    forms = ("compute", "batch", "ask")
+    last = built.parts[-1] if built.parts else None
+    assert [name for name in forms if getattr(last, name, None) is not None] == ([form] if form else [])
     with pytest.raises(FrozenInstanceError):
         built.place = "elsewhere"  # type: ignore[misc]
 
@@ -70,8 +73,7 @@ def test_the_methods_of_a_scorer_class_are_inspected_once_for_all_documents() ->
             return super().get_metrics(filter_name)
 
     scorer = Counting()
-    scorer.bind("none", ())
-    scoring = ScoringLoop([(Unfiltered("none"), scorer)], ResultBuilder(GENERATE))
+    scoring = ScoringLoop([step(scorer)], ResultBuilder(GENERATE))
     before = len(asked)
     documents = [AnsweredSample(Sample(n, {}, (), "x", "x"), ["a" * n]) for n in range(1, 4)]  # type: ignore[list-item]
     scores = scoring.score(documents)
@@ -92,8 +94,7 @@ def test_a_batch_that_fails_loses_its_own_row_of_every_document() -> None:
             return {"one": 1.0}
 
     scorer = Broken()
-    scorer.bind("none", ())
-    scoring = ScoringLoop([(Unfiltered("none"), scorer)], ResultBuilder(GENERATE))
+    scoring = ScoringLoop([step(scorer)], ResultBuilder(GENERATE))
     scores = scoring.score([AnsweredSample(Sample(n, {}, (), "x", "x"), [["a"]]) for n in range(2)])
     for rows in scores:
         assert not isinstance(rows, Failed)

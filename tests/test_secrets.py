@@ -11,7 +11,7 @@ import run_world
 from assay.exchange.exporters import export
 from assay.exchange.inspect.log_file import member
 from assay.exchange.trackers import tracked_settings
-from assay.redaction import redacted, redacted_command, redacted_text
+from assay.redaction import redact, redact_command, redact_text
 from assay.report.write import report_text
 from assay.runs.run import Run as RunReader
 from assay.runs.run import model_with_arguments
@@ -92,8 +92,8 @@ def test_a_secret_in_a_configuration_file_stays_there(tasks: Path, tmp_path: Pat
 
 def test_names_that_only_resemble_secrets_are_written() -> None:
     metric = {"name": "exact_match", "params": {"key": "text"}, "golden_key": "topic"}
-    assert redacted({"unit_metrics_map": [metric]}) == {"unit_metrics_map": [metric]}
-    assert redacted({"parameters": {"key": "abc"}, "key": "abc"}) == {"parameters": {"key": "***"}, "key": "***"}
+    assert redact({"unit_metrics_map": [metric]}) == {"unit_metrics_map": [metric]}
+    assert redact({"parameters": {"key": "abc"}, "key": "abc"}) == {"parameters": {"key": "***"}, "key": "***"}
 
 
 def write_report(kind: str, folder: Path) -> Path:
@@ -172,9 +172,9 @@ WRITTEN = {
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
 def test_a_key_is_hidden_up_to_where_its_value_ends(text: str) -> None:
     for whole in (text, f"model=m,{text}", f"{text},n=1"):
-        assert "CANARY" not in redacted_text(whole) and "***" in redacted_text(whole)
-        assert redacted_text(redacted_text(whole)) == redacted_text(whole)
-        assert "CANARY" not in str(redacted_command(["assay", "run", "-a", whole, "-t", "x"]))
+        assert "CANARY" not in redact_text(whole) and "***" in redact_text(whole)
+        assert redact_text(redact_text(whole)) == redact_text(whole)
+        assert "CANARY" not in str(redact_command(["assay", "run", "-a", whole, "-t", "x"]))
 
 
 @pytest.mark.parametrize(
@@ -189,12 +189,12 @@ def test_a_key_is_hidden_up_to_where_its_value_ends(text: str) -> None:
     ],
 )
 def test_text_after_a_key_is_shown(text: str, shown: str) -> None:
-    assert redacted_text(text) == shown
+    assert redact_text(text) == shown
 
 
 def test_a_word_of_the_shell_is_one_argument() -> None:
-    assert redacted_command(["--api_key=ab CANARY, x=CANARY", "-t", "x"]) == ["--api_key=***", "-t", "x"]
-    assert redacted_command(["-a", "api_key=ab CANARY,n=1"]) == ["-a", "api_key=***,n=1"]
+    assert redact_command(["--api_key=ab CANARY, x=CANARY", "-t", "x"]) == ["--api_key=***", "-t", "x"]
+    assert redact_command(["-a", "api_key=ab CANARY,n=1"]) == ["-a", "api_key=***,n=1"]
     cut = ["-a", "api_key='ab", "CANARY1", "CANARY2',n=1", "m=2"]
-    assert redacted_command(cut) == ["-a", "api_key=***", "***", "***", "m=2"]
-    assert redacted_command(["--model_args", "n=1", "--tasks", "a,b"]) == ["--model_args", "n=1", "--tasks", "a,b"]
+    assert redact_command(cut) == ["-a", "api_key=***", "***", "***", "m=2"]
+    assert redact_command(["--model_args", "n=1", "--tasks", "a,b"]) == ["--model_args", "n=1", "--tasks", "a,b"]

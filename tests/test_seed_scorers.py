@@ -1,6 +1,8 @@
 """The Python of the seeds 001 and 004, word for word after one prelude: by itself, and as helper code of a task that is run."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -242,7 +244,7 @@ def test_the_seeds_task_with_a_scorer_processes_instances(kind: str) -> None:
         task = whole(BY_FILTER)
         items = [instance("x", "x", n, a="x", b="x", c="y") for n in range(2)]
         assert task.process_instances(items) == {
-            ("exact_match", "a"): [1.0, 1.0], ("token_f1", "b"): [1.0, 1.0], ("exact_match", "c"): [0.0, 0.0],
+            ("exact_match", "a"): [[1.0], [1.0]], ("token_f1", "b"): [[1.0], [1.0]], ("exact_match", "c"): [[0.0], [0.0]],
         }  # fmt: skip
     else:
         task = whole(config(output_type="multiple_choice", metric_list=[{"metric": "acc"}]))
@@ -280,7 +282,7 @@ class Busy(GenerationScorer):
 
 def test_scorers_by_themselves_score_or_say_what_does() -> None:
     items = [instance("ab", "ab", a="ab")]
-    assert Busy(BY_FILTER).score_instances(items, "a").scores == {"exact_match": 1.0, "Busy": 2.0}
+    assert Busy(BY_FILTER).score_instances(items, "a").scores == {"exact_match": [1.0], "Busy": [2.0]}
     both = assay.EnsembleScorer([GenerationScorer(BY_FILTER), Busy.__mro__[1](BY_FILTER)])
     assert both.score_instances(items, "a")["ensemble"] == 1.0
     with pytest.raises(OnlyInRun, match=r"'Ranks' scores all documents at once — give score_batch"):
@@ -315,7 +317,10 @@ def test_a_metric_of_python_code_has_its_function() -> None:
     items = assay.MetricConfig(name="halves", fn=halves, kwargs={"scale": 2.0})
     assert items.fn is halves
     named = assay.TaskConfig(task="t", metric_list=(items,))
-    assert GenerationScorer(named).score_instances([instance("a", "a")], "none").scores == {"half": 1.0, "whole": 2.0}
+    assert GenerationScorer(named).score_instances([instance("a", "a")], "none").scores == {
+        "half": [1.0],
+        "whole": [2.0],
+    }
     by_name = assay.MetricConfig(name="exact_match", kwargs={"ignore_case": True}).fn
     assert by_name is not None
     assert (by_name(references=["A"], predictions=["a"]), by_name(["A", "b"])) == (1.0, 0.0)
@@ -691,3 +696,12 @@ def test_a_filter_without_metrics_has_those_of_the_task(tmp_path: Path) -> None:
 def test_roles_that_are_not_a_mapping_are_refused_with_the_form_that_works(roles: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"model_role.* — write .*\{"):
         assay.simple_evaluate(says(["a"]), tasks=["t"], model_role=roles, include_path=str(tmp_path))
+
+
+def test_the_function_of_a_metric_is_there_where_nothing_else_is_imported() -> None:
+    code = """
+import assay
+exact = assay.MetricConfig(name="exact_match")
+print(exact.fn(references=["a", "b"], predictions=["b"]), exact.fn(references=["a"], predictions=["b"]))
+"""
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "1.0 0.0\n"

@@ -478,3 +478,38 @@ def test_a_run_of_a_registered_group_with_changes_asks_its_tasks(tasks: Path, ru
 def test_metadata_given_to_the_manager_reaches_every_task(manage: Manage) -> None:
     manager = manage({"t.yaml": a_task("t", metadata="{version: 3, x: 1}")}, metadata={"x": 2, "y": 3})
     assert manager.load("t")["tasks"]["t"].config.metadata == {"version": 3, "x": 2, "y": 3}
+
+
+def test_a_registered_task_that_a_list_changes_is_shown_by_its_whole_name(manage: Manage) -> None:
+    """Beside the one as it is in its file it would be another row of the same name; an inline one has no other."""
+    members = "- {task: a, num_fewshot: 3}\n  - {group: nli, num_fewshot: 3}\n  - {task: fresh, dataset_path: d, doc_to_text: q}"
+    manager = manage({**WORLD, "own.yaml": f"group: own\ntask:\n  {members}\n"})
+    loaded = manager.load(["a", "nli", "own"])
+    assert {name: task.alias for name, task in loaded["tasks"].items()} == {
+        "a": "a",
+        "b": "b",
+        "own::nli::a": "own::nli::a",
+        "own::nli::b": "own::nli::b",
+        "own::fresh": "fresh",
+    }
+    assert {name: group.alias for name, group in loaded["groups"].items()} == {
+        "nli": "nli",
+        "own": "own",
+        "own::nli": "own::nli",
+    }
+
+
+def test_a_folder_gives_a_task_that_its_groups_hold_within_these_alone(write: Write) -> None:
+    group = "group: g\ntask: [{task: a, repeats: 2}, b]\n"
+    folder = write({"x/a.yaml": a_task("a"), "x/b.yaml": a_task("b"), "x/g.yaml": group})
+    loaded = TaskManager(include_path=folder, include_defaults=False).load(str(folder / "x"))
+    assert (list(loaded["groups"]), list(loaded["tasks"])) == (["g"], ["a", "b"])
+    assert loaded["tasks"]["a"].config.repeats == 2
+
+
+def test_a_format_that_is_not_there_is_reported_where_it_is_asked_for(manage: Manage) -> None:
+    """The list below changes the task, and asks for no format."""
+    inner = "group: mid\ntask:\n  - task: a\n    repeats: 2\n"
+    manager = manage({**WORLD, "mid.yaml": inner, "outer.yaml": "group: outer\ntask:\n  - task: mid@nope\n"})
+    with pytest.raises(ConfigError, match=r"outer.yaml:3:\d+: .*'nope'"):
+        manager.load("outer")

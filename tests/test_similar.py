@@ -1,14 +1,17 @@
 """Suggestions: slips of real names are found, and a name that is like none is answered with none."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from assay import ConfigError, TaskManager
 from assay.catalog.index import Index, index_root
 from assay.catalog.lm_eval_names import lm_eval_names, unknown_name
 from assay.catalog.roots import Root, default_roots
 from assay.errors import Place
 from assay.similar import edit_distance, nearest
+from conftest import a_task
 
 SLIPS = """
 gms8k gsm8k · gsm8 gsm8k · gsmk8 gsm8k · gsm-8k gsm8k · gsm_8k gsm8k · GSM8K gsm8k · gsm8k_main gsm8k · gsm gsm8k
@@ -107,3 +110,31 @@ def test_a_folder_of_lm_evals_tasks_needs_no_list(index: Index) -> None:
     with_folder = Index([*index.parts, (Root("/elsewhere/lm_eval/tasks", "include_path"), index.parts[0][1])])
     problem = unknown_name(with_folder, "gsm8k", Place("tasks"))
     assert "fetch" not in problem.fix and "0.4.13 has it" in problem.fix
+    assert unknown_name(with_folder, "no_such_thing", Place("tasks")).fix == "`assay ls` lists every name"
+
+
+def test_a_task_of_lm_evals_is_none_of_its_tags(index: Index) -> None:
+    problem = unknown_name(index, "gsm8k", Place("tasks"), only_tag=True)
+    assert problem.what == "no tag named 'gsm8k'"
+    assert "has it" not in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("own", "written", "said"),
+    [
+        ("", "piq", "did you mean piqa? That is lm-eval's"),
+        ("", "aime2", "did you mean aime, aime24, aime25? They are lm-eval's"),
+        ("piqb", "piq", "did you mean piqb, piqa? The last is lm-eval's"),
+        ("aime26", "aime2", "did you mean aime26, aime, aime24, aime25? The last 3 are lm-eval's"),
+        ("zebras", "zebra", "did you mean zebras?"),
+    ],
+)
+def test_a_slip_says_which_of_the_names_that_may_be_meant_are_lm_evals(
+    own: str, written: str, said: str, tmp_path: Path
+) -> None:
+    if own:
+        (tmp_path / "own.yaml").write_text(a_task(own))
+    with pytest.raises(ConfigError) as refused:
+        TaskManager(include_path=tmp_path).load(written)
+    assert said in str(refused.value)
+    assert ("lm-eval's" in str(refused.value)) == ("lm-eval's" in said)

@@ -14,11 +14,12 @@ from assay.config.kinds import KINDS, kind_key
 from assay.config.option import NOTHING, option
 from assay.config.task import TaskConfig
 from assay.errors import Problem
+from assay.scoring.helper_code import Helpers
 from assay.tasks.kinds import FindDefinition, FindDotted, TaskKind, kind_of
 from assay.tasks.prepare import prepare
 from assay.tasks.rescore import StoredTask, prepare_scoring
 from assay.tasks.runnable import Runnable
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Settings
 from assay.tasks.validate import validate
 
 

@@ -124,6 +124,22 @@ def test_values_of_every_kind_are_rendered_as_jinja_renders_them(case: str) -> N
     assert template(text)({"v": value, **unused}) == SandboxedEnvironment().from_string(text).render(v=value)
 
 
+def test_an_image_travels_and_its_template_has_the_limits() -> None:
+    image = pytest.importorskip("PIL.Image").new("RGB", (4, 3))
+    assert template("{{ v.size[0] * v.size[1] }}")({"v": image}) == "12"
+    with pytest.raises(RenderError, match="takes more than 512 MB"):
+        template("{{ v.size[0] * 1 }}{{ 'x' * 10**10 }}")({"v": image})
+
+
+@pytest.mark.parametrize("depth", [50, 5_000])
+def test_data_nested_deeply_is_no_way_around_the_limits(depth: int) -> None:
+    value: object = "a"
+    for _ in range(depth):
+        value = [value]
+    with pytest.raises(RenderError, match=r"takes more than 512 MB|nested too deeply"):
+        template("{{ v | length }}{{ 'x' * 10**10 }}")({"v": value})
+
+
 def test_random_choices_are_those_of_this_process() -> None:
     letters = list("abcdefghij")
     random.seed(3)

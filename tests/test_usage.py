@@ -1,7 +1,8 @@
 """What results.json says of the requests of a run, counted by hand."""
 
+from assay.engine.counts import TaskCounts
 from assay.engine.usage import RunUsage
-from assay.records import Failed, Text, Usage
+from assay.records import Failed, Generate, Text, Usage
 
 
 def test_usage_is_summed_by_task_and_by_role() -> None:
@@ -68,3 +69,15 @@ def test_what_was_cancelled_in_flight_is_counted_and_nothing_is_told_of_a_run_wi
     assert usage.to_json() == {}
     usage.unanswered = 2
     assert (usage.to_json()["unanswered"], usage.to_json()["at_least"]) == (2, True)
+
+
+def test_requests_of_a_plan_are_counted_by_role_step_by_step() -> None:
+    counts = TaskCounts()
+    asked, judged = Generate("q", {}), Generate("q", {}, role="judge")
+    first = counts.ask([asked, judged, asked], ())
+    both = counts.ask([judged], first)
+    assert counts.asked == {"model": 2, "judge": 2}
+    assert (sorted(first), sorted(both)) == ([("judge", 1), ("model", 2)], [("judge", 1), ("judge", 1), ("model", 2)])
+    assert counts.of_ended == {}
+    counts.end(both)
+    assert (counts.ended, counts.of_ended) == (1, {"model": 2, "judge": 2})

@@ -16,7 +16,7 @@ import httpx
 from assay import simple_evaluate
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
-from assay.redaction import redacted
+from assay.redaction import redact
 from assay.results import Results, Row, TaskEntry
 from assay.runs.folder import write_json
 from assay.runs.results_json import encode
@@ -186,7 +186,7 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
             num_fewshot=0,
             version=name,
             directions={"exact_match": True},
-            config=redacted(settings, texts=False),
+            config=redact(settings, texts=False),
         )
     about = {"config": {"model": names[0], "model_args": {"model": names[1], "api_key": SECRET}}}
     results = Results(tasks, status="incomplete", broken={names[2]: names[2]}, **about)

@@ -22,7 +22,6 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.config.task": (
         "FilterConfig",
         "FormatConfig",
-        "MetricConfig",
         "TaskConfig",
     ),
     "assay.errors": (
@@ -123,6 +122,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "LLMJudgeScorer",
         "RewardModelScorer",
     ),
+    "assay.scoring.metric_binding": ("MetricConfig",),  # its `fn` is bound there
     "assay.scoring.named": (
         "SCORER_REGISTRY",
         "register_scorer",

@@ -1,16 +1,48 @@
-"""Redaction of secrets: commands and arguments are written without keys and passwords."""
+"""Secrets: keys, passwords and headers reach the libraries that need them, and nothing that is written or shown.
 
+Where secrets come in, and what protects each:
+
+1. **Settings**: the options of a run (command line, configuration file, Python), the YAML of tasks, groups, graphs and models,
+   and arguments written as `k=v` or JSON. Their decoders (`config.fields`, `config.arguments`) call `seal`: a value that has the
+   name of a secret, is below headers or `env`, or is an address with a password or a query becomes a `Secret`. It is a text that
+   libraries take as any other; its `repr` hides it, and with it tracebacks, records and messages with `!r`.
+2. **Variables of the environment** whose names end in KEY, TOKEN, …; keys of servers from variables and files.
+3. **Texts of others**: messages of exceptions, logs of processes, refusals of servers, settings that other programs wrote down.
+
+Where they could come out, and what hides them:
+
+- *Settings in JSON*: `runs.folder` redacts what it writes to manifest.json and results.json, and what it reads from them, so that
+  whoever opens a run has no secret of it, even if another program made it. `runs.results.plain` does the same for settings that go
+  elsewhere: results that Python returns, labels, trackers. All go by type and by name: a Secret is hidden under any name, and
+  what lost its type by its name.
+- *Texts*: `user_code.explain` makes reasons of exceptions, and `redact_text` is the net in it: it replaces the values that this
+  process knows (Secrets, variables of the environment), also quoted, percent- and base64-encoded, and what looks like a secret.
+  `conceal` is the part that goes by values; errors on the terminal pass through it. The client of a server does that with the
+  secrets of its connection, however short (`models.servers.secrets`).
+- *Requests*: `written_arguments`, for journals and samples. *Commands*: `redact_command`.
+
+A secret can be found by its name or its value only: one in the middle of a prompt is sent and stored as text.
+A Secret is compared, hashed and encoded as its text: nothing that identifies a model or task uses its `repr`; see `reveal`.
+"""
+
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from operator import is_
+from typing import Any, TypeVar, cast
+from urllib.parse import quote, unquote, urlsplit
 
 from assay.records import AnyJSON, Generate, JSONDict, JSONObject, Request, arguments
 
+T = TypeVar("T")
 HIDDEN = "***"
 _SURE = (
     r"(?:(?:api|access|secret|private|account|auth|subscription|license)[_-]?key|secret|passw(?:or)?d|passphrase|(?:user|db|login|proxy)[_-]?pass|pwd"
-    r"|auth(?:orization)?|credentials?|bearer|sas|sig|jwt|webhook(?:[_-]?url)?|connection[_-]?string|access[_-]?key[_-]?id)"
+    r"|auth(?:orization|[_-]?token)?|credentials?|bearer|sas|sig|jwt|webhook(?:[_-]?url)?|connection[_-]?string|access[_-]?key[_-]?id)"
 )
 _WORD = rf"(?:{_SURE}|key|token)"
 _CAMEL = r"[A-Za-z0-9]*[a-z0-9](?-i:Key|Token|Secret|Password|Passphrase|Credential|Auth)"
@@ -40,9 +72,14 @@ _URL = re.compile(r"([A-Za-z][\w+.\-]*://)((?<=[\"']http://)[^\s\"']*|(?<=[\"']h
 _ADDRESSES = ("url", "base_url", "api_base", "endpoint", "uri", "proxy")
 _ARGUMENTS = frozenset((
     "judge_model", "roles", "model", "model_args", "model_role", "data_files", "data_file", "dataset_path", "file_path",
-    "storage_options", "proxies",
+    "storage_options", "proxies", "gen_kwargs", "metadata", "serve",
 ))  # fmt: skip
 """Keys of task files whose texts are arguments of models, or addresses: prompts elsewhere may mention keys."""
+_PROMPTS = ("system_instruction",)
+"""Options whose texts are prompts."""
+_DOCUMENTS = ("samples",)
+"""Keys of lists of documents, whose columns may be called anything."""
+_ENV, _HEADER = "env", "header"
 _PASSWORD = re.compile(r"(?<=://)[^\s/@:\"'<>]*:[^\s/@\"'<>]+@")
 _PAIRS = {"{": "}", "[": "]", "(": ")"}
 _CLOSING, _QUOTES = "}])", ("'", '"')
@@ -72,16 +109,83 @@ def is_secret(name: str, *, certain: bool = False) -> bool:
     return (_CERTAIN if certain else _NAME).fullmatch(name) is not None and _HARMLESS.fullmatch(name) is None
 
 
+class Secret(str):
+    """A text that is secret, or has a secret in it. Libraries take it as the text that it is; `repr` prints what may be `shown`.
+
+    >>> key = Secret("abc123")
+    >>> f"Bearer {key}", [key], {"header": key}
+    ('Bearer abc123', ['***'], {'header': '***'})
+    """
+
+    __slots__ = ("shown",)
+    shown: str
+
+    def __new__(cls, text: str, shown: str = HIDDEN) -> "Secret":
+        secret = super().__new__(cls, text)
+        secret.shown = shown
+        _values.update(value for value in _values_in(text, shown) if len(value) >= LEAST)
+        return secret
+
+    def __repr__(self) -> str:
+        return repr(self.shown)
+
+    def __reduce__(self) -> tuple[type["Secret"], tuple[str, str]]:
+        return Secret, (str(self), self.shown)
+
+
+class SecretNumber(int):
+    """A number that is secret: a password of digits that YAML did not read as text."""
+
+    shown = HIDDEN
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+
+_values: set[str] = set()
+"""The values that this process was given as Secrets: they are searched for in texts of others."""
+
+
+def _values_in(text: str, shown: str) -> Iterator[str]:
+    """The secret values in a text: all of it, or password and query of an address."""
+    if shown == HIDDEN:
+        yield text
+    elif "://" in text:
+        with suppress(ValueError):  # an invalid address
+            parts = urlsplit(text)
+            yield from (parts.password or "", unquote(parts.password or ""))
+            yield from (pair.partition("=")[2] for pair in parts.query.split("&"))
+
+
 def environment_secrets() -> dict[str, str]:
     """The names of variables of the environment by their secret values."""
     variables = {name: value for name, value in os.environ.items() if len(value) >= LEAST and ENVIRONMENT.search(name)}
     return {value: name for name, value in variables.items()}
 
 
-def without_environment(text: str) -> str:
-    """A message of other people's code without the secrets of the environment."""
-    for value in environment_secrets():
-        text = text.replace(value, HIDDEN)
+def forms_of(values: Collection[str]) -> list[str]:
+    """Return the forms in which others may repeat secret values, longest first: as in an address, in base64, and quoted.
+
+    >>> {"a/b", "a%2Fb", "YS9i", "a/b"} <= set(forms_of(["a/b"]))
+    True
+    """
+    forms = {*values}
+    for value in values:
+        data = value.encode("utf-8", "surrogateescape")
+        forms |= {quote(data, safe=""), quote(data), b64encode(data).decode(), urlsafe_b64encode(data).decode()}
+    for _ in range(2):  # a server may quote the request as JSON, within a text that is quoted again
+        for form in [*forms]:
+            forms |= {json.dumps(form)[1:-1], json.dumps(form, ensure_ascii=False)[1:-1], repr(form)[1:-1]}
+    return sorted(forms, key=lambda form: (-len(form), form))
+
+
+_forms_of = lru_cache(4)(forms_of)
+
+
+def conceal(text: str) -> str:
+    """A text without the values that this process knows to be secret, in whatever form."""
+    for form in _forms_of(frozenset((*environment_secrets(), *_values))):
+        text = text.replace(form, HIDDEN)
     return text
 
 
@@ -94,16 +198,17 @@ def without_queries(text: str) -> str:
     return _URL.sub(lambda match: match[1] + _bare_address(match[2]), text) if "://" in text else text
 
 
-def redacted_text(text: str) -> str:
-    """A text without keys, headers, passwords and queries of URLs, and what is named like a secret.
+def redact_text(text: str) -> str:
+    """A text of others without the secrets of this process, and without what looks like one: keys, headers, passwords and queries
+    of addresses, and what has the name of a secret.
 
-    >>> redacted_text("model=x,api_key=abc123,base_url=http://me:pw@host/v1?sig=abc,header={'X-Tenant': 'abc'},n=1")
+    >>> redact_text("model=x,api_key=abc123,base_url=http://me:pw@host/v1?sig=abc,header={'X-Tenant': 'abc'},n=1")
     'model=x,api_key=***,base_url=http://***@host/v1?***,header=***,n=1'
     """
-    return _redacted_text(text)[0]
+    return _redact_text(conceal(text))[0]
 
 
-def _redacted_text(text: str, *, command: bool = False) -> tuple[str, str]:
+def _redact_text(text: str, *, command: bool = False) -> tuple[str, str]:
     """Redact a text; returns also the quote or bracket that would end a secret left open."""
     text, open_headers = _without_headers(text)
     text = without_queries(text)
@@ -235,28 +340,119 @@ def _bare_address(rest: str) -> str:
     return f"{HIDDEN + at if user else ''}{host}{slash}{path}{'?' + HIDDEN if mark else ''}"
 
 
-def redacted(value: AnyJSON, name: str = "", *, texts: bool = True) -> AnyJSON:
-    """Redact a value; `name` is its key. Without `texts`, only keys decide: a prompt may mention keys."""
-    if (is_header(name) and not isinstance(value, bool | int | float | None)) or _is_environment(name, value):
+def redact(value: AnyJSON, name: str = "", *, texts: bool = True) -> AnyJSON:
+    """Redact settings; `name` is the key of the value. Without `texts`, only keys decide: a prompt may mention keys."""
+    is_usual = _is_usual(name)
+    if type(value) in _NEVER_SECRET or (is_usual and type(value) is str and not texts and "://" not in value):
+        return value
+    if is_usual:
+        pass
+    elif (is_header(name) and not isinstance(value, bool | int | float | None)) or _is_environment(name, value):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
-    if name and is_secret(name, certain=_is_numbers(value)) and (not _is_numbers(value) or _is_long(value)):
+    elif is_secret(name, certain=_is_numbers(value)) and (not _is_numbers(value) or _is_long(value)):
         return HIDDEN
-    texts = texts or name in _ARGUMENTS
-    if isinstance(value, Mapping):
-        return {str(key): redacted(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
+    texts = (texts and name not in _PROMPTS) or name in _ARGUMENTS
+    if type(value) is dict or isinstance(value, Mapping):
+        return {str(key): redact(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         within = name if name in _ADDRESSES else ""
-        return [redacted(inner, within, texts=texts) for inner in value]
+        return [redact(inner, within, texts=texts) for inner in value]
     if not isinstance(value, str):
-        return value
+        return HIDDEN if isinstance(value, SecretNumber) else value
+    text = value.shown if isinstance(value, Secret) else value
     if name in _ADDRESSES:
-        before, mark, _ = redacted_text(value).partition("?")
+        before, mark, _ = _redact_text(text)[0].partition("?")
         return before + mark + HIDDEN * bool(mark)
-    return redacted_text(value) if texts else _PASSWORD.sub(f"{HIDDEN}@", value) if "://" in value else value
+    if texts:
+        return _short_text(text) if len(text) <= SHORT else _redact_text(text)[0]
+    return _PASSWORD.sub(f"{HIDDEN}@", text) if "://" in text else text
+
+
+_NEVER_SECRET: Sequence[type] = (float, bool, type(None))
+SHORT = 100
+"""Letters of a text that is redacted once: names of tasks and metrics are in a run's results many times."""
+
+
+@lru_cache(4096)
+def _short_text(text: str) -> str:
+    return _redact_text(text)[0]
+
+
+def seal(value: T, name: str = "", *, texts: bool = False) -> T:
+    """The settings with a Secret in place of every text that `redact` would change; the same object where there is none.
+
+    >>> seal({"api_key": "abc123", "url": "https://me:pw@host/v1", "limit": 5})
+    {'api_key': '***', 'url': 'https://***@host/v1', 'limit': 5}
+    """
+    sealed: Any = value
+    if type(value) is str:
+        if texts or "://" in sealed or not _is_usual(name):
+            shown = redact(value, name, texts=texts)
+            sealed = value if shown == value else Secret(sealed, shown)
+    elif isinstance(value, Mapping):
+        sealed = _seal_mapping(value, name, (texts and name not in _PROMPTS) or name in _ARGUMENTS)
+    elif isinstance(value, list | tuple):
+        name = name if name in _ADDRESSES or _hides_all(name) else ""
+        sealed = _list_of(value, [seal(inner, name, texts=texts) for inner in value])
+    elif type(value) is int and not _is_usual(name) and redact(value, name) == HIDDEN:
+        sealed = SecretNumber(sealed)
+    return cast("T", sealed)
+
+
+def _seal_mapping(value: Mapping[str, Any], name: str, texts: bool) -> Mapping[str, Any]:
+    """A loop, since the files of thousands of tasks are read at once, and hardly any has a secret."""
+    sealed: dict[str, Any] = {}
+    for key, inner in value.items():
+        below = _name_below(name, str(key))
+        if type(inner) is str and not texts and "://" not in inner and _is_usual(below):
+            continue
+        sealed_inner = seal(inner, below, texts=texts)
+        if sealed_inner is not inner:
+            sealed[key] = sealed_inner
+    return {**value, **sealed} if sealed else value
+
+
+@lru_cache(4096)
+def _is_usual(name: str) -> bool:
+    """Whether a name says nothing about its value: as those of nearly all settings."""
+    return not (_hides_all(name) or name == _ENV or name in _ARGUMENTS or name in _ADDRESSES or name in _PROMPTS)
+
+
+def _list_of(value: Sequence[Any], items: Sequence[Any]) -> Sequence[Any]:
+    """A list or tuple with these items, which is itself if they are its own; a NamedTuple is a record, and stays as it is."""
+    return value if type(value) not in (list, tuple) or all(map(is_, items, value)) else type(value)(items)  # type: ignore[call-arg]
+
+
+@lru_cache(4096)
+def _hides_all(name: str) -> bool:
+    return is_header(name) or is_secret(name)
+
+
+@lru_cache(4096)
+def _name_below(name: str, key: str) -> str:
+    """The name by which a value is judged: below headers, an environment and secrets everything is one, whatever its key is."""
+    if name == _ENV:
+        return _HEADER
+    return name if _hides_all(name) else "" if name in _DOCUMENTS else _called(key, name)
+
+
+def reveal(value: T) -> T:
+    """The settings with plain texts in place of Secrets: for user code and libraries, and for what identifies a model or a task."""
+    revealed: Any = value
+    if isinstance(value, Secret):
+        revealed = str(value)
+    elif isinstance(value, SecretNumber):
+        revealed = int(value)
+    elif isinstance(value, Mapping):
+        below = {key: reveal(inner) for key, inner in value.items()}
+        revealed = value if all(map(is_, below.values(), value.values())) else below
+    elif isinstance(value, list | tuple):
+        revealed = _list_of(value, [*map(reveal, value)])
+    return cast("T", revealed)
 
 
 def secrets_in(value: AnyJSON, name: str = "") -> Iterator[str]:
-    """The texts of a value that `redacted` would hide by their names."""
+    """The texts of a value that `redact` would hide by their names."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             called = _called(str(key), name)
@@ -278,13 +474,13 @@ def written_arguments(request: Request) -> tuple[AnyJSON, ...]:
     if not isinstance(request, Generate):
         return plain
     if not _written or _written[0][0] is not request.params:
-        _written[:] = [(request.params, redacted(plain[1], texts=False))]
+        _written[:] = [(request.params, redact(plain[1], texts=False))]
     return plain[0], dict(_written[0][1])
 
 
 def _is_environment(name: str, value: AnyJSON) -> bool:
     """Whether a value is the environment of a process, as tool servers are given it."""
-    return name == "env" and isinstance(value, Mapping)
+    return name == _ENV and isinstance(value, Mapping)
 
 
 @lru_cache(1024)
@@ -320,7 +516,7 @@ def _called(key: str, within: str) -> str:
     return "" if (within, key) == ("params", "key") or within in SCHEMAS else key
 
 
-def redacted_command(arguments: Sequence[str]) -> list[str]:
+def redact_command(arguments: Sequence[str]) -> list[str]:
     """Redact a command line: also where a flag and its value are separate."""
     hidden, missing, redacted_arguments = False, "", list[str]()
     for argument in arguments:
@@ -332,30 +528,30 @@ def redacted_command(arguments: Sequence[str]) -> list[str]:
         flag, equals, _ = argument.partition("=")
         name = flag.lstrip("-")
         is_named = flag.startswith("--") and is_secret(name)
-        text, missing = (f"{flag}={HIDDEN}", "") if is_named and equals else _redacted_text(argument, command=True)
+        text, missing = (f"{flag}={HIDDEN}", "") if is_named and equals else _redact_text(argument, command=True)
         redacted_arguments.append(HIDDEN if hidden else text)
         hidden = (is_named and not equals) or _CUT.search(argument) is not None
     return redacted_arguments
 
 
-def without_secrets(manifest: JSONObject) -> JSONDict:
+def redact_manifest(manifest: JSONObject) -> JSONDict:
     """Redact a manifest of any origin. Tasks may be called anything.
 
-    >>> without_secrets({"spec": {"model_args": {"api_key": "abc"}}, "tasks": {"key": {"size": 5}}})
+    >>> redact_manifest({"spec": {"model_args": {"api_key": "abc"}}, "tasks": {"key": {"size": 5}}})
     {'spec': {'model_args': {'api_key': '***'}}, 'tasks': {'key': {'size': 5}}}
     """
     return {
-        key: {name: redacted(facts) for name, facts in value.items()}
+        key: {name: redact(facts) for name, facts in value.items()}
         if key == "tasks" and isinstance(value, Mapping)
-        else redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
+        else redact(value, key)
         for key, value in manifest.items()
     }
 
 
-def results_without_secrets(content: JSONObject) -> JSONDict:
+def redact_results(content: JSONObject) -> JSONDict:
     """Redact the content of a results.json of any origin.
 
-    >>> results_without_secrets({"config": {"model_args": {"api_key": "abc"}}, "tasks": {"key": {"alias": "key"}}})
+    >>> redact_results({"config": {"model_args": {"api_key": "abc"}}, "tasks": {"key": {"alias": "key"}}})
     {'config': {'model_args': {'api_key': '***'}}, 'tasks': {'key': {'alias': 'key'}}}
     """
     return {key: _results_part(key, value) for key, value in content.items()}
@@ -365,22 +561,22 @@ def _results_part(key: str, value: AnyJSON) -> AnyJSON:
     if key == "tasks" and isinstance(value, Mapping):
         return {name: _entry(task) for name, task in value.items()}
     if key == "facts" and isinstance(value, Mapping):
-        return {name: redacted(fact, name, texts=name != "system_instruction") for name, fact in value.items()}
-    return redacted(value, key) if key == "config" else _by_names(value)
+        return {name: redact(fact, name) for name, fact in value.items()}
+    return redact(value, key) if key == "config" else _by_names(value)
 
 
 def _entry(task: AnyJSON) -> AnyJSON:
     """Redact the results of a task; texts in its settings are prompts."""
     if not isinstance(task, Mapping):
-        return redacted(task)
-    return {key: redacted(part, texts=False) if key == "config" else _by_names(part) for key, part in task.items()}
+        return redact(task)
+    return {key: redact(part, texts=False) if key == "config" else _by_names(part) for key, part in task.items()}
 
 
 def _by_names(value: AnyJSON, name: str = "") -> AnyJSON:
     """Redact a part of the results: its keys are names of tasks, metrics, filters and models, which may be
     anything; only a group's metadata is written by users."""
     if name == "metadata":
-        return redacted(value, name)
-    if isinstance(value, Mapping):
+        return redact(value, name)
+    if type(value) is dict or isinstance(value, Mapping):
         return {key: _by_names(inner, str(key)) for key, inner in value.items()}
-    return [_by_names(inner) for inner in value] if isinstance(value, list) else redacted(value)
+    return [_by_names(inner) for inner in value] if isinstance(value, list) else redact(value)

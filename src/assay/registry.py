@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from assay.errors import AssayError, ConfigError, Place, Problem, check_each, did_you_mean
 from assay.records import Params, UserFunction, UserValue
+from assay.redaction import reveal
 from assay.signatures import AWAITED, Accepted, Where, accepted, line_to_add, location, problems_of
 from assay.user_code import MOST_WORDS, user_code, words
 
@@ -196,7 +197,7 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
         place = location(where)
         build: Callable[..., B] = partial(self._build, member) if self._build is not None else member
         with refused(place, f"{self.kind} {_called(named)!r} cannot be made", "correct its parameters"):
-            return build(*supplied, **params)
+            return build(*supplied, **reveal(params))
 
     def _plugins(self) -> "Mapping[str, Sequence[EntryPoint]]":
         return installed_plugins(self.group, tuple(sys.path)) if self.group is not None else {}

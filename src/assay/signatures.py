@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from assay.errors import Place, Problem, did_you_mean, nearest
 from assay.records import Params, UserFunction, UserValue
-from assay.redaction import redacted
 
 Signature = inspect.Signature
 REQUIRED = inspect.Parameter.empty
@@ -143,7 +142,7 @@ def problems_of(takes: Accepted, params: Params, subject: Subject, where: Where)
         elif known is not None and not _fits(value, known.annotation):
             quoted = "; put it in quotes" if not isinstance(value, str) and _fits(str(value), known.annotation) else ""
             fix = f"{_near_choice(value, known.annotation)}it must be {_described(known.annotation)}{quoted}"
-            yield Problem(at(key), f"{what}: {key!r} cannot be {redacted(value, key)!r:.80}", fix)
+            yield Problem(at(key), f"{what}: {key!r} cannot be {value!r:.80}", fix)
     for key, each in takes.named.items():
         if each.default is each.empty and key not in params:
             yield Problem(at(""), f"{what} needs the {word} {key!r}", add(key))

@@ -14,7 +14,6 @@ import pickle
 import random
 import re
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -27,7 +26,7 @@ from typing import Any
 
 from jinja2 import TemplateError, UndefinedError
 
-from assay.user_code import clock_stopped
+from assay.user_code import UserCodeError, clock_stopped, user_code
 
 MAX_RENDERED = 64 * 2**20
 """Characters of one rendered template: as many as an answer may have bytes, and more than any model reads."""
@@ -44,13 +43,12 @@ NEEDED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LC_TIME", "LD_LIBRARY_PATH", "P
 """The environment variables that the process is given. Without torch, transformers is imported in a fraction of the time."""
 FIXED = {"USE_TORCH": "0", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from assay.template_worker import serve; serve()"
-KNOWN_ELSEWHERE = (*sys.stdlib_module_names, "assay", "jinja2", "numpy")
+KNOWN_ELSEWHERE = (*sys.stdlib_module_names, "assay", "jinja2", "numpy", "PIL")
 """Packages whose objects the process can have: others may be a user's, whose modules it would not find."""
 LARGE = 2**20
 """Bytes of values from which on their own size is added to what a template may take."""
 TIMED_OUT = -getattr(signal, "SIGALRM", -1)
 """How the process ends when the time is over: by an alarm, on Windows with the code 1."""
-_REQUEST, _REPLY = struct.Struct("<I"), struct.Struct("<bII")
 _DONE = -1
 
 Render = Callable[[Any], str]
@@ -67,16 +65,19 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:
         owner = value if isinstance(value, type | FunctionType | BuiltinFunctionType) else type(value)
         if (owner.__module__ or "builtins").partition(".")[0] not in KNOWN_ELSEWHERE:
-            raise CannotTravel
+            raise pickle.PicklingError(f"{owner.__module__} may be a user's module")
         return NotImplemented
 
 
 def _pickled(value: object) -> bytes:
     written = BytesIO()
     try:
-        _Pickler(written, pickle.HIGHEST_PROTOCOL).dump(value)
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise CannotTravel from error
+        with user_code(""):  # an image is read while it is pickled: that may raise anything
+            _Pickler(written, pickle.HIGHEST_PROTOCOL).dump(value)
+    except UserCodeError as error:
+        if isinstance(error.__cause__, RecursionError):  # data may be nested so: that is no way around the limits
+            raise error.__cause__ from None
+        raise CannotTravel from None
     return written.getvalue()
 
 
@@ -106,8 +107,8 @@ class Renderer:
             if ended.code == TIMED_OUT:
                 raise TimeoutError(f"{self._what} took more than {seconds:g} s") from None
             raise RuntimeError(f"the process that renders templates ended with code {ended.code}") from None
-        if drawn:
-            version, numbers, gauss = json.loads(drawn)
+        if drawn is not None:
+            version, numbers, gauss = drawn
             random.setstate((version, tuple(numbers), gauss))
         if number == _DONE:
             return text
@@ -132,7 +133,7 @@ class _Process:
         self._child: subprocess.Popen[bytes] | None = None
         self._numbers: dict[bytes, int] = {}
 
-    def ask(self, maker: bytes, seconds: float, state: object, values: bytes) -> tuple[int, bytes, str]:
+    def ask(self, maker: bytes, seconds: float, state: object, values: bytes) -> tuple[int, Any, str]:
         """Have a template rendered: the number of the error or _DONE, the state of random numbers, and the text."""
         with self._lock:
             is_old = self._child is not None
@@ -143,7 +144,7 @@ class _Process:
                     raise
             return self._ask(maker, seconds, state, values)  # somebody ended it before
 
-    def _ask(self, maker: bytes, seconds: float, state: object, values: bytes) -> tuple[int, bytes, str]:
+    def _ask(self, maker: bytes, seconds: float, state: object, values: bytes) -> tuple[int, Any, str]:
         child = self._child or self._start()
         assert child.stdin is not None and child.stdout is not None
         is_new = maker not in self._numbers
@@ -151,16 +152,16 @@ class _Process:
         request = pickle.dumps((number, maker if is_new else None, seconds, state, values), pickle.HIGHEST_PROTOCOL)
         is_ready = False
         try:
-            _write(child.stdin.fileno(), _REQUEST.pack(len(request)) + request)
-            result, drawn, size = _REPLY.unpack(_read(child.stdout.fileno(), _REPLY.size))
-            reply = _read(child.stdout.fileno(), drawn + size)
+            child.stdin.write(request)
+            child.stdin.flush()
+            result, drawn, text = json.loads(child.stdout.readline())
             is_ready = result == _DONE or RENDER_ERRORS[result] is not MemoryError
-        except (BrokenPipeError, EOFError):
+        except (BrokenPipeError, json.JSONDecodeError):  # the end of the output is no JSON
             raise _Ended(self._end(patience=1.0)) from None
         finally:
             if not is_ready:  # it would give this answer to the next template, or has too little memory left for it
                 self._end()
-        return result, reply[:drawn], reply[drawn:].decode("utf-8", "surrogatepass")
+        return result, drawn, text
 
     def _start(self) -> "subprocess.Popen[bytes]":
         root = str(Path(__file__).parent.parent)
@@ -169,9 +170,7 @@ class _Process:
         environment = FIXED | {name: os.environ[name] for name in NEEDED if name in os.environ}
         pipe = subprocess.PIPE
         try:
-            self._child = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, bufsize=0
-            )
+            self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment)
         except OSError as error:
             raise RuntimeError(f"the process that renders templates cannot be started: {error}") from error
         self._numbers.clear()
@@ -192,9 +191,7 @@ class _Process:
             child.wait(patience)
         child.kill()
         code = child.wait()
-        for stream in (child.stdin, child.stdout):
-            if stream is not None:
-                stream.close()
+        _close(child)
         return code
 
     def leave_to_parent(self) -> None:
@@ -202,9 +199,7 @@ class _Process:
         child, self._child, self._lock = self._child, None, threading.Lock()
         if child is not None:
             child.returncode = 0  # it is not ours to wait for
-            for stream in (child.stdin, child.stdout):
-                if stream is not None:
-                    stream.close()
+            _close(child)
 
 
 _PROCESS = _Process()
@@ -212,21 +207,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_PROCESS.leave_to_parent)
 
 
-def _write(end: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(end, view) :]
-
-
-def _read(end: int, size: int) -> bytes:
-    parts = []
-    while size:
-        part = os.read(end, min(size, 2**20))
-        if not part:
-            raise EOFError
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+def _close(child: "subprocess.Popen[bytes]") -> None:
+    """Close the pipes to a process, without what is not written yet."""
+    for stream in (child.stdin, child.stdout):
+        stream.raw.close()  # type: ignore[union-attr]  # both are pipes with buffers
 
 
 # --- in the process ---------------------------------------------------------------------------------------------------
@@ -234,46 +218,41 @@ def _read(end: int, size: int) -> bytes:
 
 def serve() -> None:
     """Render what is asked for on the standard input, until that ends."""
-    requests, replies = os.dup(0), os.dup(1)
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # a library that prints does not answer
     _prepare_signals()
     limit_memory, renderers = _memory_limit(), dict[int, Render]()
     with suppress(EOFError, BrokenPipeError):
         while True:
-            [size] = _REQUEST.unpack(_read(requests, _REQUEST.size))
-            number, maker, seconds, state, values = _unpickled(_read(requests, size))
+            # what it reads is what the process that started this one has pickled
+            number, maker, seconds, state, values = pickle.load(requests)  # noqa: S301
             if maker is not None:
                 limit_memory(None)
-                make, arguments = _unpickled(maker)
+                make, arguments = pickle.loads(maker)  # noqa: S301
                 renderers[number] = make(*arguments)
-            if maker is not None or size > LARGE:
-                limit_memory(MAX_MEMORY + 4 * size)
+            if maker is not None or len(values) > LARGE:
+                limit_memory(MAX_MEMORY + 4 * len(values))
             if state is not None:
                 random.setstate(state)
-            result, text = _render(renderers[number], values, seconds)
-            drawn = json.dumps(random.getstate()).encode() if state is not None else b""
-            _write(replies, _REPLY.pack(result, len(drawn), len(text)) + drawn + text)
+            replies.write(_reply(renderers[number], values, seconds, draws=state is not None) + "\n")
+            replies.flush()
     os._exit(0)
 
 
-def _unpickled(data: bytes) -> Any:
-    return pickle.loads(data)  # noqa: S301  # what the process that started this one has pickled
-
-
-def _render(render: Render, values: bytes, seconds: float) -> tuple[int, bytes]:
+def _reply(render: Render, values: bytes, seconds: float, *, draws: bool) -> str:
     """The text, or the number of the error that the template raised and the reason."""
     try:
-        own_values = _unpickled(values)
+        own_values = pickle.loads(values)  # noqa: S301
         _set_alarm(seconds)
         text = render(own_values)
         _set_alarm(0)
         if len(text) > MAX_RENDERED:
             raise ValueError(f"the template gives more than {MAX_RENDERED >> 20} million characters")
-        return _DONE, text.encode("utf-8", "surrogatepass")
+        return json.dumps([_DONE, random.getstate() if draws else None, text])
     except RENDER_ERRORS as error:
         _set_alarm(0)
-        number = next(at for at, kind in enumerate(RENDER_ERRORS) if isinstance(error, kind))
-        return number, reason(error).encode("utf-8", "surrogatepass")
+        result, text = next(at for at, kind in enumerate(RENDER_ERRORS) if isinstance(error, kind)), reason(error)
+    return json.dumps([result, random.getstate() if draws else None, text])
 
 
 def _prepare_signals() -> None:

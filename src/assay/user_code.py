@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from assay.errors import SelfExplanatory
 from assay.records import Failed
-from assay.redaction import without_environment, without_queries
+from assay.redaction import conceal, redact_text, without_queries
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -126,10 +126,8 @@ def explain(place: str, error: BaseException) -> str:
             raise cause
         cause = cause.__cause__ if cause is not None else None
     before = f"{place}: " if place else ""
-    message = _message(error)
     if isinstance(error, SelfExplanatory):
-        return before + message
-    named = f"{type(error).__name__}: {without_queries(_sentence(message)):.{MOST_WORDS}}".removesuffix(": ")
+        return before + _message(error)
     fix = (
         f" (pip install {error.name.partition('.')[0]})"
         if isinstance(error, ModuleNotFoundError) and error.name
@@ -137,7 +135,16 @@ def explain(place: str, error: BaseException) -> str:
     )
     frame = _user_frame(error)
     where = f" ({Path(frame[0]).name}:{frame[1]})" if frame is not None else ""
-    return f"{before}{named}{fix}{where}"
+    return f"{before}{describe_error(error)}{fix}{where}"
+
+
+def describe_error(error: BaseException) -> str:
+    """Return type and message of an exception as a line without secrets.
+
+    >>> describe_error(OSError("401 for https://me:pw@host/v1"))
+    'OSError: 401 for https://***@host/v1'
+    """
+    return f"{type(error).__name__}: {redact_text(_sentence(_message(error))):.{MOST_WORDS}}".removesuffix(": ")
 
 
 def is_overridden(owner: object, method: str, base: type) -> bool:
@@ -162,9 +169,9 @@ def words(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """The message; empty if the exception class fails to format it."""
+    """The message without the secrets of this process; empty if the exception class fails to format it."""
     try:
-        return without_environment(written(str(error)))
+        return conceal(written(str(error)))
     except (Exception, SystemExit):  # noqa: BLE001  # it cannot go through call_user_code, which calls it
         return ""
 

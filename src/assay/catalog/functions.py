@@ -112,9 +112,9 @@ class StaticSignature(NamedTuple):
 
     signature: Signature
     is_class: bool
-    is_async: bool = False
-    is_generator: bool = False
-    line: int = 1
+    is_async: bool
+    is_generator: bool
+    line: int
 
 
 class _Definition(NamedTuple):

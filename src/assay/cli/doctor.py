@@ -22,7 +22,7 @@ from assay.cli.flags import add_option
 from assay.cli.output import echo_columns, echo_json, terminal_width
 from assay.config.folders import CACHE_VARIABLE, cache_folder
 from assay.errors import AssayError, SelfExplanatory, installing
-from assay.redaction import redacted_text, without_environment
+from assay.redaction import conceal, without_queries
 from assay.report.report_table import Column, ReportTable, Style, TableLine, TextCell
 from assay.version import __version__
 
@@ -201,7 +201,7 @@ def _disk(name: str, folder: Path) -> Diagnosis:
     """Whether a folder can be written, how fast, and the space that is left; nothing stays there."""
     fix = f"choose another with {'$' + CACHE_VARIABLE if name == 'cache folder' else '--runs_dir or $ASSAY_RUNS_DIR'}"
     if "://" in str(folder):
-        return Diagnosis(name, NOTE, f"{redacted_text(str(folder))}: not on this machine")
+        return Diagnosis(name, NOTE, f"{without_queries(str(folder))}: not on this machine")
     there = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))
     try:
         with tempfile.NamedTemporaryFile(dir=there, prefix=".assay-doctor-") as file:
@@ -250,16 +250,12 @@ def _server(options: argparse.Namespace) -> Diagnosis:
         run_async(asyncio.wait_for(retry_before_run(model.greet), SERVER_SECONDS))
     except AssayError as error:
         [problem, *_] = error.problems
-        return Diagnosis("server", BROKEN, _safe(f"{problem.place}: {problem.what}"), _safe(problem.fix))
+        return Diagnosis("server", BROKEN, conceal(f"{problem.place}: {problem.what}"), conceal(problem.fix))
     except TimeoutError:
         return Diagnosis("server", BROKEN, f"no answer within {SERVER_SECONDS:g} s", "look at the server's log")
     except (SelfExplanatory, OSError) as error:
-        return Diagnosis("server", BROKEN, _safe(str(error)), "check base_url and the key")
+        return Diagnosis("server", BROKEN, conceal(str(error)), "check base_url and the key")
     took = time.perf_counter() - begun
     return Diagnosis(
-        "server", OK, _safe(f"{', '.join(model.addresses)}: {model.model} answers; greeted in {took:.1f} s")
+        "server", OK, conceal(f"{', '.join(model.addresses)}: {model.model} answers; greeted in {took:.1f} s")
     )
-
-
-def _safe(text: str) -> str:
-    return without_environment(redacted_text(text))

@@ -1,16 +1,14 @@
 """`assay export`, `assay import` and `assay pack`: runs in the formats of other tools, and runs to pass on."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from assay.cli.flags import add_option, add_table_options, joined_pairs
-from assay.cli.output import counted, echo, echo_err, echo_results
+from assay.cli.output import command_line, counted, echo, echo_err, echo_results
 from assay.errors import ConfigError
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
-from assay.redaction import redacted_command
 
 
 def define_export(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +46,7 @@ def define_import(parser: argparse.ArgumentParser) -> None:
 
 
 def run_import(options: argparse.Namespace) -> int:
-    facts = {"command": redacted_command(["assay", *sys.argv[1:]])}
+    facts = {"command": command_line()}
     results = import_runs(
         options.files, options.output_path, groups=options.group, force=bool(options.force), facts=facts
     )

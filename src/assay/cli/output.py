@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from assay.config.option import YAMLValue
 from assay.records import JSON, Function
+from assay.redaction import Secret, SecretNumber, conceal, redact_command
 from assay.safe_text import printable
 
 if TYPE_CHECKING:
@@ -51,8 +52,13 @@ def write_lines(lines: Iterable[str]) -> None:
 
 
 def echo_err(text: str) -> None:
-    """Print to standard error."""
-    sys.stderr.write(printable(text) + "\n")
+    """Print to standard error, without the secrets of this process."""
+    sys.stderr.write(printable(conceal(text)) + "\n")
+
+
+def command_line(program: str = "assay") -> list[str]:
+    """The command of this process without secrets, for the manifest."""
+    return redact_command([program, *sys.argv[1:]])
 
 
 def echo_json(value: YAMLValue) -> None:
@@ -67,6 +73,8 @@ def plain(value: YAMLValue) -> JSON:
         return [plain(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, Secret | SecretNumber):
+        return value.shown
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value) if isinstance(value, Function) else repr(value)

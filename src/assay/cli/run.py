@@ -12,7 +12,7 @@ from pathlib import Path
 from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, run_options
-from assay.cli.output import EXIT, echo, echo_err, echo_tables, echo_wrapped
+from assay.cli.output import EXIT, command_line, echo, echo_err, echo_tables, echo_wrapped
 from assay.cli.run_gates import gates_of, taken_from
 from assay.cli.sweep import run_sweep, runs_of, show_outcomes
 from assay.cli.trackers import Tracking, requested_trackers, track
@@ -28,7 +28,6 @@ from assay.evaluation.sweep import KEY as MODELS
 from assay.evaluation.sweep import WEIGHTS, finished_run, weights_folder
 from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
-from assay.redaction import redacted_command
 from assay.report.progress import Progress
 from assay.report.table import table_footing, table_heading
 from assay.results import Results
@@ -46,7 +45,7 @@ def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
     trackers = requested_trackers(options, file)
     config = replace(run_config(run_options(options, file), written), records_at_once=records_at_once)
     config = shell.with_folder(config, options)
-    command = redacted_command([shell.name, *sys.argv[1:]])
+    command = command_line(shell.name)
     models = runs_of(config, written, options)
     _warn_ineffective(options, next(iter(models.values()), config))
     gates = gates_of(options, config, has_checkpoints=bool(models))

@@ -13,7 +13,6 @@ from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
 from assay.errors import ConfigError, did_you_mean
 from assay.number_text import format_decimal
 from assay.records import JSONObject
-from assay.redaction import redacted_text
 from assay.report.index import MIN_RUNS, IndexedRun, RunIndex, index_run
 from assay.report.report_table import Column, CountCell, ReportTable, TableLine
 from assay.report.table import table_heading
@@ -22,7 +21,7 @@ from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
 from assay.runs.notes import read_notes, write_notes
 from assay.runs.run import Run, holds_run, runs_in
-from assay.runs.storage import HEADS, is_url, local_folder, push
+from assay.runs.storage import HEADS, is_url, local_folder, push, shown_path
 
 
 def runs_dir(folder: str | None) -> Path:
@@ -171,7 +170,7 @@ def _push(path: Path, url: str, force: bool) -> int:
     Run.open(path)  # nothing else is uploaded
     if not is_url(url):
         raise ConfigError.at(url, "is not a URL", "such as s3://bucket/run")
-    echo(f"{push(path, url, force=force)} files uploaded: {redacted_text(url)}")
+    echo(f"{push(path, url, force=force)} files uploaded: {shown_path(url)}")
     return 0
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from assay.cli.flags import add_option, add_table_options
-from assay.cli.output import counted, echo, echo_results, echo_table, echo_tables, echo_wrapped, exit_code
+from assay.cli.output import command_line, counted, echo, echo_results, echo_table, echo_tables, echo_wrapped, exit_code
 from assay.evaluation.merge import merge
 from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions
 from assay.exchange.importers import score
-from assay.redaction import redacted_command
 from assay.report.report_table import Cell, Column, CountCell, NumberCell, ReportTable, TableLine
 from assay.report.table import table_footing
 
@@ -59,7 +58,7 @@ def run_score(options: argparse.Namespace) -> int:
         compat=options.compat,
         output_path=options.output_path,
         confirm_run_unsafe_code=bool(options.confirm_run_unsafe_code),
-        facts={"command": redacted_command(["assay", *sys.argv[1:]])},
+        facts={"command": command_line()},
     )
     scored = score(options.runs, score_options)
     _show(scored)

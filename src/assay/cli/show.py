@@ -17,7 +17,7 @@ from assay.graphs.reading import GraphFile
 from assay.groups import Group
 from assay.models.load import token_counter
 from assay.records import JSON, Call, Failed, Sample, arguments
-from assay.redaction import redacted, written_arguments
+from assay.redaction import written_arguments
 from assay.report.report_table import text_table
 from assay.safe_text import cut
 from assay.tasks import Task, TaskManager
@@ -136,7 +136,7 @@ def _settings(fields: Fields, folder: str) -> Iterator[tuple[str, str, str]]:
     for key in fields:
         place = fields.place(key, key=True)
         file = place.file.removeprefix(folder).lstrip("/") if folder else place.file
-        yield key, _short(_without_secrets(fields, key)), f"{file}:{place.line}" if place.line else file
+        yield key, _short(plain(fields[key])), f"{file}:{place.line}" if place.line else file
 
 
 def _rewritten(task: Task) -> Iterator[tuple[str, YAMLValue]]:
@@ -184,7 +184,7 @@ def _show_group(group: Group[Task], depth: int | None) -> None:
     echo_wrapped(f"{group.name}  ·  group, {below}, version {group.version}")
     for key, value in group.metadata.items():
         if key != "version":
-            echo(f"{key}: {redacted(value, str(key))}")
+            echo(f"{key}: {value}")
     for member in group.config.task or ():
         if isinstance(member, Mapping) and "if" in member:
             echo(f"only if {member['if']}: {member.get('task', member.get('group'))}")
@@ -243,12 +243,7 @@ def _described_task(manager: TaskManager, task: Task) -> dict[str, JSON]:
 
 def _described_fields(fields: Fields) -> dict[str, JSON]:
     origin = {key: str(fields.place(key, key=True)) for key in fields}
-    return {"config": {key: _without_secrets(fields, key) for key in fields}, "origin": origin}
-
-
-def _without_secrets(fields: Fields, key: str) -> JSON:
-    shown: JSON = redacted(plain(fields[key]), key, texts=False)
-    return shown
+    return {"config": {key: plain(fields[key]) for key in fields}, "origin": origin}
 
 
 def _short(value: YAMLValue) -> str:

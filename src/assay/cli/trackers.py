@@ -17,7 +17,7 @@ from assay.cli.output import echo, echo_err
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLValue
 from assay.errors import AssayError, ConfigError, Place
-from assay.redaction import redacted_command, redacted_text
+from assay.runs.results import plain
 from assay.user_code import UserCodeError, user_code
 
 TARGETS = {"wandb_args": "wandb", "trackio_args": "trackio", "hf_hub_log_args": "hf-hub"}
@@ -42,10 +42,10 @@ class Tracking:
 
     def command(self, folder: Path) -> str:
         """The command that does it, without secrets."""
-        flags = [part for name, pairs in self.arguments.items() for part in (f"--{name}", *(_written(pairs)))]
+        flags = [part for name, pairs in self.arguments.items() for part in (f"--{name}", *(_written(plain(pairs))))]
         target = self.target(folder)
         flags += ["-o", str(target)] if target is not None else []
-        return shlex.join(redacted_command(["assay", "export", str(folder), "--to", self.to, *flags]))
+        return shlex.join(["assay", "export", str(folder), "--to", self.to, *flags])
 
 
 def requested_trackers(options: argparse.Namespace, file: dict[str, YAMLValue]) -> list[Tracking]:
@@ -94,11 +94,11 @@ def track(trackers: Iterable[Tracking], folder: Path | None) -> None:
         except (AssayError, UserCodeError) as error:
             reason = "; ".join(map(str, error.problems)) if isinstance(error, AssayError) else str(error)
             echo_err(
-                f"not logged: {redacted_text(reason)}\nthe run is stored; to log it: {each.command((folder or Path()).resolve())}"
+                f"not logged: {reason}\nthe run is stored; to log it: {each.command((folder or Path()).resolve())}"
             )
         else:
             for place in places:
-                echo(f"{each.to}: {redacted_text(place)}")
+                echo(f"{each.to}: {place}")
 
 
 def _exports(names: YAMLValue) -> list[Tracking]:

@@ -4,7 +4,6 @@ import argparse
 import json
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import orjson
 
 from assay.cli import interrupted_code
 from assay.cli.flags import add_run_options, add_table_options, parse_count, parse_duration, run_options
-from assay.cli.output import EXIT, echo, echo_err, echo_wrapped, plain
+from assay.cli.output import EXIT, command_line, echo, echo_err, echo_wrapped, plain
 from assay.cli.run import config_file, evaluated_once
 from assay.cli.sweep import SweepResults, free_memory, show_sweep, sweep_code
 from assay.comparison.gate_checks import check_gates
@@ -35,7 +34,6 @@ from assay.evaluation.sweep import KEY, finished_run, same_but_model
 from assay.evaluation.watch import Checkpoint, CheckpointWatch, CommandTemplate, WatchOptions, convert
 from assay.models.load import check_arguments
 from assay.number_text import format_duration
-from assay.redaction import redacted_command
 from assay.report.comparison_text import gate_line
 from assay.report.table import checkpoints_json, headline
 from assay.results import Results
@@ -95,7 +93,7 @@ def run_watch(options: argparse.Namespace) -> int:
     watched = _watch_options(options)
     commands = _commands(options)
     config = _config(options, watched)
-    session = WatchSession(options, config, commands, redacted_command(["assay", *sys.argv[1:]]))
+    session = WatchSession(options, config, commands, command_line())
     session.check()
     with _held(Path(session.output)):
         session.recall()

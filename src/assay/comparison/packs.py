@@ -17,7 +17,6 @@ from assay.errors import some
 from assay.exchange.archive import Packed, pack, unpack
 from assay.number_text import format_decimal
 from assay.records import JSONDict, mapping
-from assay.redaction import without_secrets
 from assay.results import Estimate, Results, Row, TaskEntry
 from assay.runs.folder import SAMPLES, RunError, staging_folder, write_results
 from assay.runs.run import COMPLETE, Run, finished_run
@@ -218,12 +217,12 @@ def _manifest(runs: Sequence[Run]) -> JSONDict:
     spec = {key: value for key, value in specs[0].items() if key != "model" or is_one_model}
     left_out = ("scored", "of", "checksums", "signature")
     manifest = {key: value for key, value in first.manifest.items() if key not in left_out}
-    return {**without_secrets(manifest), "spec": spec, "status": COMPLETE, "baseline": listed}
+    return {**manifest, "spec": spec, "status": COMPLETE, "baseline": listed}
 
 
 def _results(runs: Sequence[Run], tasks: Mapping[str, SharedTask]) -> Results:
     """The results of the first run with the means of all, and the noise of each number."""
-    first = runs[0].redacted().results
+    first = runs[0].results
     entries = {
         name: replace(entry, rows=_task_rows(entry, tasks[name], runs)) if name in tasks else entry
         for name, entry in first.tasks.items()

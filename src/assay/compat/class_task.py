@@ -30,13 +30,14 @@ from assay.samples.data import columns_of
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
+from assay.scoring.helper_code import Helpers, resolve_functions
 from assay.signatures import argument_names
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.checks import unknown_clusters
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices
 from assay.tasks.runnable import AggregationOrFunction, TaskFacts
 from assay.tasks.scoring import BYPASS
-from assay.tasks.settings import Helpers, Settings, preserved_random, resolved
+from assay.tasks.settings import Settings, preserved_random
 from assay.tasks.task import Task, class_place, not_a_task_class
 from assay.user_code import user_code
 
@@ -61,7 +62,7 @@ class ClassTask(PreparedTask):
             what = f"a class written for lm-eval writes its own questions, which format {task.format!r} cannot change"
             fix = "name the task without a format, or derive it from assay.GenerateTask or assay.MultipleChoiceTask"
             raise ConfigError.at(class_place(task), what, fix)
-        yaml_values = resolved(
+        yaml_values = resolve_functions(
             {key: task.fields[key] for key in task.fields if key not in NOT_CONFIGURATION}, helpers.resolve
         )
         with user_code(f"the class {kind.__name__}", RenderError):

@@ -14,7 +14,18 @@ from assay.config.option import YAMLMapping
 from assay.config.task import FewshotConfig
 from assay.dialect import dialect_of
 from assay.errors import ConfigError
-from assay.records import Document, Failed, Function, Message, MetricValue, Prompt, Sample, messages_to_plain, plain
+from assay.records import (
+    Document,
+    Failed,
+    Function,
+    Message,
+    MetricValue,
+    Prompt,
+    Sample,
+    UserFunction,
+    messages_to_plain,
+    plain,
+)
 from assay.samples.data import DataSet, columns_of
 from assay.samples.prompt import (
     Chat,
@@ -32,13 +43,13 @@ from assay.samples.prompt import (
 )
 from assay.samples.rows import DataError
 from assay.scoring.filters import DEFAULT
-from assay.scoring.loop import AnsweredSample, ScoringLoop
+from assay.scoring.loop import ScoringLoop
+from assay.scoring.results import AnsweredSample
 from assay.scoring.scorer_models import Unscored
 from assay.statistics.aggregations import AGGREGATIONS, bits_per_byte, mean, weighted_perplexity
 from assay.tasks.documents import ProcessDocs, Splits, examples
 from assay.tasks.prompt_checks import QUESTION_KEYS, prompt_problems
 from assay.tasks.runnable import AggregationOrFunction
-from assay.tasks.settings import UserFunction
 
 
 class ConfigurableTask(Task):
@@ -233,9 +244,8 @@ class ConfigurableTask(Task):
     def _metrics_alone(self) -> ScoringLoop:
         """The metrics of the configuration for answers that are filtered already."""
         scored = self._scored(process_results=None, filter_list=(DEFAULT,))
-        for _, scorer in scored.pipelines:
-            scorer.parents = self.yaml_scoring.pipelines[0][1].parents  # shared, so that both know them
-        return scored
+        parents = self.yaml_scoring.steps[0].parents  # shared, so that both know them
+        return replace(scored, steps=[replace(step, parents=parents) for step in scored.steps])
 
     def process_results(self, doc: Document, results: Sequence[ModelAnswer]) -> dict[str, MetricValue]:
         if callable(self._config.process_results):

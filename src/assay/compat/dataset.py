@@ -23,8 +23,7 @@ from assay.compat.features import (
     typed_as_before,
 )
 from assay.config.option import YAMLMapping
-from assay.records import Document
-from assay.tasks.settings import UserFunction
+from assay.records import Document, UserFunction
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,12 +8,11 @@ from typing import Any, TypedDict
 import numpy as np
 
 from assay.compat.features import Ignored
-from assay.records import JSON
+from assay.records import JSON, UserFunction
 from assay.scoring.metrics.registry import exact_match as matches
 from assay.scoring.metrics.text import plain_words, token_f1
 from assay.scoring.sandbox import SandboxLimits, passes
 from assay.statistics.pass_at_k import pass_at_k
-from assay.tasks.settings import UserFunction
 
 Label = int | float | str | bool
 """A class that is predicted, or the right one."""

@@ -7,9 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assay.config.option import YAMLMapping, YAMLValue
-from assay.records import Document
+from assay.records import Document, UserFunction
 from assay.scoring.filters import FILTERS, INVALID, NUMBER_AFTER_HASHES, Step, multi_choice_regex, regex
-from assay.tasks.settings import UserFunction
 
 if TYPE_CHECKING:
     from assay.compat.task_base import Instance

@@ -33,7 +33,8 @@ from assay.config.source import digest
 from assay.errors import ConfigError, Place, did_you_mean, installing, nearest
 from assay.records import Document, Function
 from assay.registry import HELPER_MODULE
-from assay.tasks.settings import HELPER_CODE, Helpers
+from assay.scoring.helper_code import Helpers
+from assay.tasks.settings import HELPER_CODE
 from assay.user_code import user_code
 
 if TYPE_CHECKING:

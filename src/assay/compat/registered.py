@@ -9,10 +9,11 @@ from assay.compat import evaluate_names
 from assay.compat.features import Ignored
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
 from assay.config.option import YAMLMapping
+from assay.records import UserFunction
 from assay.registry import Registry
+from assay.scoring.helper_code import RegisteredMetric
 from assay.scoring.metrics.registry import LM_EVAL_METRICS
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.tasks.settings import RegisteredMetric, UserFunction
 
 if TYPE_CHECKING:
     from assay.compat.sygra_names import ModuleContents

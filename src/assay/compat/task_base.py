@@ -17,11 +17,12 @@ from assay.samples.data import DataSet, data_set
 from assay.samples.fewshot import LeakPolicy, default_sampler
 from assay.samples.prompt import FieldValue, Sampler
 from assay.samples.rows import DataError, plain_rows
+from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import ScoringLoop
 from assay.tasks.documents import read_run
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings, generation_params
+from assay.tasks.settings import Settings, generation_params
 from assay.tasks.task import Task as OurTask
 
 
@@ -166,7 +167,8 @@ class Task:
         settings = replace(run.settings, run=replace(options, predict_only=options.predict_only and not scores_anyway))
         scored = scoring(run.task, replace(self.yaml_config, **changes), settings, run.helpers)
         multiple = self.multiple_target or self.yaml_config.multiple_targets
-        return replace(scored, reading=scored.reading.but(multiple_targets=multiple))
+        scored.reading.multiple_targets = multiple
+        return scored
 
     def has_training_docs(self) -> bool:
         return False

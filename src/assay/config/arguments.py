@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from assay.config.option import YAMLValue
 from assay.errors import ConfigError
+from assay.redaction import seal
 
 _NEXT_KEY = re.compile(r" +(?:[\w.\-]+ *=|$|,)")
 MAX_WHOLE = 2**64 - 1
@@ -23,14 +24,14 @@ def is_too_large(value: YAMLValue) -> bool:
 
 
 def parse_arguments(written: YAMLValue, name: str) -> dict[str, YAMLValue]:
-    """Parse a text, or copy a mapping; `name` is the place that errors report.
+    """Parse a text, or copy a mapping; `name` is the place that errors report. Secret values become Secrets.
 
     >>> parse_arguments("pretrained=gpt2,dtype=float32,revision=1.0,trust=true", "model_args")
     {'pretrained': 'gpt2', 'dtype': 'float32', 'revision': 1.0, 'trust': True}
     >>> parse_arguments('{"until": ["a"]}', "gen_kwargs")
     {'until': ['a']}
     """
-    arguments = _arguments(written, name)
+    arguments = seal(_arguments(written, name), texts=True)
     wrong = next((key for key, value in arguments.items() if is_too_large(value)), None)
     if wrong is not None:
         what = f"{wrong} is a whole number of more than 64 bits"

@@ -13,7 +13,7 @@ from assay.config.option import YAMLMapping, YAMLValue, near_miss, yaml_fields
 from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.records import Function
-from assay.redaction import redacted
+from assay.redaction import Secret, SecretNumber
 
 R = TypeVar("R")
 Path = tuple[str | int, ...]
@@ -67,7 +67,7 @@ class ProblemCollector:
         expected = " or ".join(dict.fromkeys(WORDS[known] for known in readers if known != "null"))
         scalars = not {kind, *readers} & {"list", "map", "function", "other"}
         tolerated = self.dialect.accepts_invalid_values and (kind == "null" or scalars)
-        shown = redacted(value, str(path[-1]) if path else "", texts=False)
+        shown = value.shown if isinstance(value, Secret | SecretNumber) else value
         what = f"{_name(path)} must be {expected}, got {_shown(shown, kind)}"
         self.add(path, what, _remedy(path, shown, kind, readers), serious=not tolerated)
         return value if tolerated and kind != "null" else DEFAULT
@@ -129,7 +129,7 @@ def kind_of(value: YAMLValue) -> str:
 
 _KINDS: dict[type, str] = {
     type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "list", tuple: "list",
-    dict: "map", Function: "function",
+    dict: "map", Function: "function", Secret: "str", SecretNumber: "int",
 }  # fmt: skip
 
 

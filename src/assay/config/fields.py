@@ -7,6 +7,7 @@ from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.source import Source
 from assay.dialect import OURS, Dialect, join
 from assay.errors import Place
+from assay.redaction import seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,13 @@ class Fields(Mapping[str, object]):
 
     @classmethod
     def of(cls, values: YAMLMapping, origin: Origin) -> "Fields":
+        """The values of a mapping, secret ones as Secrets."""
         texts = (
             values
             if all(isinstance(key, str) for key in values)
             else {str(key): value for key, value in values.items()}
         )
-        return cls(texts, dict.fromkeys(texts, origin))
+        return cls(seal(texts), dict.fromkeys(texts, origin))
 
     def __getitem__(self, key: str) -> YAMLValue:
         return self._values[key]

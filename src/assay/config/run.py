@@ -12,7 +12,7 @@ from typing import Literal
 
 from assay.config.option import MAX_REPEATS, NOTHING, Remark, YAMLValue, at_least, option
 from assay.config.serve_command import serve_remarks
-from assay.redaction import redacted
+from assay.redaction import seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,7 @@ class RunConfig:
     def __repr__(self) -> str:
         """The options that were set, without secrets: tracebacks with local variables show it."""
         stated = {each.name: getattr(self, each.name) for each in fields(self)}
-        return f"RunConfig({redacted({name: value for name, value in stated.items() if value is not None})})"
+        return f"RunConfig({seal({name: value for name, value in stated.items() if value is not None}, texts=True)})"
 
 
 OPTIONS: Mapping[str, RunOption] = {

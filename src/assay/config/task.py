@@ -4,11 +4,10 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from assay.config.option import MAX_REPEATS, NOTHING, Remark, YAMLMapping, YAMLValue, at_least, near_miss, option
 from assay.errors import Place, Problem
-from assay.late import late
 from assay.records import LIMITS, Function
 
 OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
@@ -175,6 +174,8 @@ class NamedMetric:
     """The metric of an entry as a function: of a result, or of `references` and `predictions`."""
 
     __slots__ = ("_config", "_function")
+    bind: "ClassVar[Callable[[MetricConfig], Callable[..., Any]]]"
+    """Makes the function; `scoring.metric_binding`, which knows metrics, sets it."""
 
     def __init__(self, config: MetricConfig) -> None:
         self._config = config
@@ -182,7 +183,7 @@ class NamedMetric:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._function is None:
-            self._function = late("metric_function")(self._config)
+            self._function = NamedMetric.bind(self._config)
         return self._function(*args, **kwargs)
 
 

@@ -30,6 +30,7 @@ from assay.records import (
     Response,
     Text,
 )
+from assay.redaction import conceal
 from assay.runs.journal import Journal
 from assay.user_code import HALF, is_writable, written
 
@@ -535,7 +536,7 @@ def checked(request: Request, response: Response) -> Response:
         if not isinstance(value, float | int) or value != value or value == float("inf") or isinstance(value, bool):
             return Failed(f"the model gave the log-likelihood {value!r}")
     elif isinstance(response, Failed):
-        return response if response.reason.isascii() else response._replace(reason=written(response.reason))
+        return response._replace(reason=conceal(written(response.reason)))
     elif isinstance(response, Text):
         return _checked_text(response)
     return response

@@ -9,7 +9,6 @@ from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, counted_metric, counted_tasks, estimates_of, group_numbers
 from assay.records import MetricValue
-from assay.redaction import redacted
 from assay.results import (
     EVERY_DOCUMENT_FAILED,
     GroupEntry,
@@ -93,7 +92,7 @@ def task_entry(run: TaskRun, bootstrap_iters: int, stderr: StderrMethod, max_fai
         directions=dict(runnable.higher_is_better()),
         num_fewshot=facts.num_fewshot,
         version=facts.version,
-        config=redacted(plain(runnable.described()), texts=False),
+        config=plain(runnable.described()),
     )
     failures = board.failures(runnable.parents, facts.listed_rows)
     entry = with_failures(entry, board, max_failed)

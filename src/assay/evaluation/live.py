@@ -14,7 +14,6 @@ from assay.evaluation.prepare import Prepared
 from assay.evaluation.time_left import TimeLeft, time_left_of
 from assay.groups.results import bottom_up
 from assay.records import JSONDict, JSONObject
-from assay.redaction import redacted_text
 from assay.runs.live import LiveFolder
 from assay.runs.samples.writer import NEWEST, SampleWriter
 from assay.score_keys import ScoreKey
@@ -37,7 +36,7 @@ class LiveRecord:
         self._folder, self._started = folder, started
         self._groups = {group.name: group.child_names for group in bottom_up(prepared.groups)}
         self._aliases = {group.name: group.alias for group in bottom_up(prepared.groups)}
-        self._broken = {name: redacted_text(reason)[:MAX_LETTERS] for name, reason in prepared.broken.items()}
+        self._broken = {name: reason[:MAX_LETTERS] for name, reason in prepared.broken.items()}
         self._writers: dict[str, SampleWriter] = {}
         self._seen: dict[str, int] = {}
         self._shown: dict[str, int] = {}
@@ -166,9 +165,9 @@ def as_json(key: ScoreKey, number: Estimate, run: TaskRun) -> JSONDict:
 
 
 def _reasons(failed: Mapping[str, int]) -> dict[str, int]:
-    """The most frequent reasons of failures, without secrets."""
+    """The most frequent reasons of failures."""
     counted: dict[str, int] = {}
     for reason, count in sorted(failed.items(), key=lambda each: -each[1])[:MAX_REASONS]:
-        shown = redacted_text(reason)[:MAX_LETTERS]
+        shown = reason[:MAX_LETTERS]
         counted[shown] = counted.get(shown, 0) + count
     return counted

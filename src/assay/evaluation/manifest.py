@@ -17,11 +17,11 @@ from assay.evaluation.models import parse_role, served_facts
 from assay.models.protocol import AnyModel
 from assay.models.servers.server_model import ServerModel
 from assay.records import JSONDict
-from assay.redaction import redacted
+from assay.redaction import is_header, is_secret, reveal
 from assay.registry import is_plugin_file
 from assay.results import Results
 from assay.runs.folder import environment
-from assay.runs.results import ManifestJSON
+from assay.runs.results import ManifestJSON, plain
 from assay.runs.signature import with_signature
 from assay.samples.rows import file_digest
 from assay.tasks import TaskManager
@@ -35,12 +35,11 @@ def spec(
 ) -> ManifestJSON:
     """Everything that the results of a run depend on."""
     options = {key: value for key, value in identity_of(config).items() if value is not None}
-    stated = {key: redacted(value, key, texts=key != "system_instruction") for key, value in options.items()}
     code = digest("\n".join(sorted(file_digest(file) for file in helpers)).encode())
     digests = {task.task.name: task_digest(task) for task in tasks}
     roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}
     identities = {"model": models[UNDER_TEST].identity, **({"roles": roles} if roles else {})}
-    return {**identities, "tasks": digests, "helper_code": code, **stated}
+    return {**identities, "tasks": digests, "helper_code": code, **options}
 
 
 def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> ManifestJSON:
@@ -51,7 +50,7 @@ def facts(config: RunConfig, models: Mapping[str, AnyModel]) -> ManifestJSON:
         role: {
             "name": model.name,
             "identity": model.identity,
-            "args": redacted(arguments.get(role, {})),
+            "args": arguments.get(role, {}),
             **served_facts(model),
         }
         for role, model in models.items()
@@ -74,9 +73,9 @@ def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
         changed["data_dir"] = str(Path(config.data_dir).resolve())
     about = (manager.catalog.facts or {}).get("model")
     return {
-        **with_signature(redacted(changed)),
+        **with_signature(changed),
         **({"task_compat": manager.compat} if manager.compat is not None else {}),
-        **({"conditions": {"model": redacted(about)}} if about else {}),
+        **({"conditions": {"model": about}} if about else {}),
     }
 
 
@@ -113,16 +112,16 @@ def config_section(config: RunConfig, model: AnyModel) -> JSONDict:
     """The section `config` of lm-eval's results."""
     return {
         "model": model.name,
-        "model_args": redacted(parse_arguments(config.model_args, "model_args")),
+        "model_args": plain(parse_arguments(config.model_args, "model_args")),
         **{use.results: getattr(config, name) for name, use in OPTIONS.items() if use.results},
         "batch_sizes": [],
-        "gen_kwargs": redacted(parse_arguments(config.gen_kwargs, "gen_kwargs"), texts=False) or None,
+        "gen_kwargs": plain(parse_arguments(config.gen_kwargs, "gen_kwargs")) or None,
     }
 
 
 def model_name(config: RunConfig, model: AnyModel) -> str:
     """The name of the model: its weights, its name at a server, or its backend."""
-    arguments = parse_arguments(config.model_args, "model_args")
+    arguments = plain(parse_arguments(config.model_args, "model_args"))
     served = model.model if isinstance(model, ServerModel) else model.name
     return next((str(arguments[key]) for key in ("pretrained", "model", "path") if arguments.get(key)), served)
 
@@ -168,8 +167,19 @@ def task_digest(runnable: Runnable) -> str:
     described = runnable.described()
     if runnable.task.definition is not None:
         described = _without_resume_rules(described)
-    settings = {key: str(value) for key, value in described.items()}
+    settings = {key: str(value) for key, value in _without_keys(described).items()}
     return digest("\n".join([repr(sorted(settings.items())), runnable.facts.fingerprint]).encode())
+
+
+def _without_keys(value: YAMLValue, name: str = "") -> Any:
+    """The settings without keys and headers, which may be renewed; what only has such a name identifies a task as all else does."""
+    if is_header(name) or is_secret(name, certain=True):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _without_keys(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_keys(inner) for inner in value]
+    return reveal(value)
 
 
 def _without_resume_rules(value: YAMLValue) -> Any:

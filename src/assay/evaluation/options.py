@@ -16,8 +16,8 @@ from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.model_facts import ModelFacts
-from assay.redaction import redacted
 from assay.registry import load_plugins
+from assay.runs.results import plain
 from assay.tasks import TaskManager
 
 DATA_DIR = "ASSAY_DATA_DIR"
@@ -107,7 +107,7 @@ def _with_seeds(config: RunConfig) -> RunConfig:
 def task_manager(config: RunConfig, **more: YAMLValue) -> TaskManager:
     """The task manager of a run. `more` are facts beside those of the options."""
     arguments = parse_arguments(config.model_args, "model_args")
-    facts = {**redacted(arguments), **parse_arguments(config.metadata or None, "metadata")}
+    facts = {**plain(arguments), **parse_arguments(config.metadata or None, "metadata")}
     return TaskManager(
         None, config.include_path, config.include_defaults, facts, config.compat, {**run_facts(config), **more}
     )

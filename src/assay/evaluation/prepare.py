@@ -25,6 +25,7 @@ from assay.registry import load_plugins
 from assay.runs.results import tasks_text
 from assay.samples.prompt import Chat, InvalidTemplate, RenderError
 from assay.samples.rows import DataError, HubError
+from assay.scoring.helper_code import Helpers
 from assay.scoring.scorer import Scorer
 from assay.tasks import Task, TaskManager
 from assay.tasks.documents import open_splits, parse_shard
@@ -33,7 +34,7 @@ from assay.tasks.preflight import check_samples, ready_groups, refuse_unsafe
 from assay.tasks.prepare import prepare as prepare_yaml
 from assay.tasks.prompt_checks import placed
 from assay.tasks.runnable import Runnable
-from assay.tasks.settings import Helpers, Settings, preserved_random, seed_random
+from assay.tasks.settings import Settings, preserved_random, seed_random
 from assay.tasks.validate import LoadedCode, validate
 
 if TYPE_CHECKING:

@@ -32,7 +32,6 @@ from assay.evaluation.verdicts import JournaledVerdicts, names_other_models, ref
 from assay.evaluation.writing import file_label
 from assay.graphs.output import GraphFiles
 from assay.records import AnyJSON, JSONDict, MetricValue
-from assay.redaction import redacted
 from assay.registry import load_plugins
 from assay.results import Entry, Results
 from assay.runs.folder import environment, new_scoring, publish_scoring, write_results
@@ -344,7 +343,7 @@ def _asks(task: Runnable) -> bool:
 
 def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:
     """The keys of a task that changed since it was run, as far as that is known."""
-    now = redacted(plain(task.described()), texts=False)
+    now = plain(task.described())
     earlier = answers.results.tasks.get(task.task.name)
     if earlier is None or not earlier.config:
         return []

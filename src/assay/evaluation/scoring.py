@@ -4,13 +4,14 @@ and in what is written."""
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from assay.results import Results
 from assay.runs.cache import ScoreCache
 from assay.runs.samples.reader import ReplayedSample
-from assay.scoring.scorer import Scorer
+from assay.scoring.scorer import Scorer, scorer_identity
 from assay.scoring.workers import ScorerMemo, Workers
 from assay.tasks.prepare import PreparedTask
 from assay.tasks.run import TaskRun
@@ -102,7 +103,7 @@ def scorer_processes(scorers: Sequence[Scorer]) -> Iterator[None]:
     parallel = [scorer for scorer in scorers if scorer.parallel]
     with closing(Workers(parallel)) as workers:
         for scorer in parallel:
-            scorer.work_in(workers)
+            scorer._workers = workers
         yield
 
 
@@ -119,9 +120,9 @@ def scorer_nodes(prepared: "Prepared", *, at_end: bool = True) -> Iterator[None]
         with scorer_processes(prepared.scorers):
             yield
         return
-    loops = [task.scoring for task in prepared.tasks if at_end and isinstance(task, PreparedTask)]
+    tasks = [task for task in prepared.tasks if at_end and isinstance(task, PreparedTask)]
     parallel = [scorer for scorer in prepared.scorers if scorer.parallel]
-    metrics = [metric for loop in loops for step in loop.steps for metric in step.parallel]
+    metrics = [metric for task in tasks for step in task.scoring.steps for metric in step.parallel]
     if not parallel and not metrics:
         yield
         return
@@ -133,21 +134,23 @@ def scorer_nodes(prepared: "Prepared", *, at_end: bool = True) -> Iterator[None]
         node_workers(config, prepared.tasks, files, workers) as nodes,
     ):
         for scorer in parallel:
-            scorer.work_in(nodes)
-        for loop in loops:
-            if any(step.parallel for step in loop.steps):
-                loop.work_in(nodes)
+            scorer._workers = nodes
+        for task in tasks:
+            if any(step.parallel for step in task.scoring.steps):
+                task.scoring = replace(task.scoring, workers=nodes)
         yield
 
 
 @contextmanager
 def scorer_memories(scorers: Sequence[Scorer], folder: Path) -> Iterator[None]:
     """Scores that an earlier part of the run stored in its folder, for the scorers that cache them."""
-    cached = [(scorer, identity) for scorer in scorers if scorer.cached and (identity := scorer.identity()) is not None]
+    cached = [
+        (scorer, identity) for scorer in scorers if scorer.cached and (identity := scorer_identity(scorer)) is not None
+    ]
     if not cached:
         yield
         return
     with closing(ScoreCache(folder)) as file:
         for scorer, identity in cached:
-            scorer.remember(ScorerMemo(identity, file))
+            scorer._memory = ScorerMemo(identity, file)
         yield

@@ -20,7 +20,6 @@ from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.replicas import FleetOptions, fleet_options
 from assay.models.load import check_arguments
 from assay.models.scripted import NoModel
-from assay.redaction import redacted
 from assay.runs.folder import RunError, as_written
 from assay.runs.run import COMPLETE, Run, runs_in
 from assay.runs.storage import is_url
@@ -158,7 +157,7 @@ def finished_run(prepared: PreparedRun, weights: Path | None) -> Run | None:
     for folder in [Path(place)] if config.output_path is not None else runs_in(Path(place)):
         run = same_but_model(folder, prepared)
         if run is not None and run.manifest.get(WEIGHTS) == str(weights):
-            arguments = as_written(redacted(parse_arguments(config.model_args, "model_args")))
+            arguments = as_written(parse_arguments(config.model_args, "model_args"))
             changed = changed_at(weights) if weights.is_dir() else 0.0
             if run.manifest["created"] > changed and run.manifest["model"]["args"] == arguments:
                 return run

@@ -19,7 +19,7 @@ from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import MakeTaskRun, OutputOptions
 from assay.models.protocol import AnyModel
 from assay.records import Generate, Loglikelihood, Request, Response, Sample
-from assay.redaction import redacted
+from assay.runs.results import plain
 from assay.score_keys import ScoreKey
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.board import Board
@@ -166,7 +166,7 @@ def _label(model: AnyModel | str) -> str:
     if not isinstance(model, str):
         return model.name
     name, arguments = parse_role(model, "model")
-    return ",".join([name, *(f"{key}={value}" for key, value in dict(redacted(arguments)).items())])
+    return ",".join([name, *(f"{key}={value}" for key, value in plain(arguments).items())])
 
 
 def _comparable(

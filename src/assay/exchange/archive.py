@@ -1,6 +1,5 @@
 """Archives of runs: `pack` writes one zip file without secrets, with the same bytes every time; `unpack` reads only those."""
 
-import json
 import re
 import shutil
 import zipfile
@@ -9,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 import orjson
 
@@ -17,7 +16,7 @@ from assay.errors import Place, Problem, some
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
 from assay.records import AnyJSON, JSONObject
-from assay.redaction import environment_secrets, results_without_secrets, without_secrets
+from assay.redaction import environment_secrets, forms_of
 from assay.results import Results
 from assay.runs.files import make_folder, new_file, replace_folder
 from assay.runs.folder import (
@@ -99,7 +98,8 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
     for file in contents:
         if is_outside(run.path, run.path / file):
             raise RunError.at(run.path / file, LINK_OUTSIDE, "put the file itself there")
-        known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)}, file)
+        shared = {key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)}
+        known = _without_home(shared, str(Path.home()))
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
     labels = run.path / LABELS
@@ -113,14 +113,8 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
             yield inner, path if golds is None else golds.rewritten(run, task, inner), path
 
 
-def _clean(value: JSONObject, file: str) -> JSONObject:
-    """Remove secrets and the path of the home directory from the content of a file."""
-    redact = without_secrets if file == MANIFEST else results_without_secrets
-    cleaned: Mapping[str, Any] = _without_home(redact(value), str(Path.home()))
-    return cleaned
-
-
 def _without_home(value: AnyJSON, home: str) -> AnyJSON:
+    """Remove the path of the home directory from the content of a file."""
     if isinstance(value, str):
         return value.replace(home, "~") if len(home) > 1 else value
     if isinstance(value, Mapping):
@@ -130,21 +124,13 @@ def _without_home(value: AnyJSON, home: str) -> AnyJSON:
 
 def _refuse_secrets(members: Sequence[Member]) -> None:
     """Refuse an archive with a secret of this environment in it: in results or in samples."""
-    secrets = {form: name for value, name in environment_secrets().items() for form in _forms(value)}
+    secrets = {form: name for value, name in environment_secrets().items() for form in forms_of([value])}
     for inner, content, source in members if secrets else ():
         for text in _texts(content):
             variable = next((name for value, name in secrets.items() if value in text), None)
             if variable is not None:
                 what = f"{inner} holds the value of the environment variable {variable}"
                 raise RunError.at(source or inner, what, "remove it from the run before you share it")
-
-
-def _forms(value: str) -> set[str]:
-    """Return the ways a value may be written: plain, in JSON, and in JSON inside of JSON."""
-    forms = {value}
-    for _ in range(2):
-        forms |= {json.dumps(form, ensure_ascii=plain)[1:-1] for form in forms for plain in (False, True)}
-    return forms
 
 
 def _texts(content: bytes | Path) -> Iterator[str]:

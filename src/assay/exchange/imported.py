@@ -26,7 +26,6 @@ from assay.groups.group import Group
 from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, estimates_of, group_numbers
 from assay.records import AnyJSON, Function, JSONDict, JSONObject
-from assay.redaction import redacted
 from assay.results import GroupEntry, Results, TaskEntry
 from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.results import plain
@@ -139,7 +138,7 @@ class ImportTarget(NamedTuple):
 
 def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> Results:
     """Write imported runs as one run folder; returns its results."""
-    runs = [_without_secrets(run) for run in runs]
+    runs = [_with_parsed_arguments(run) for run in runs]
     tasks = [task for run in runs for task in run.tasks]
     _refuse_doubled(tasks)
     files = {path.name: _content(path) for run in runs for path in run.files}
@@ -157,16 +156,12 @@ def write_imported_run(runs: Sequence[ImportedRun], into: ImportTarget) -> Resul
         raise
 
 
-def _without_secrets(run: ImportedRun) -> ImportedRun:
-    """A run of which nothing that is written down has a key or a password: others write their arguments as they were given."""
+def _with_parsed_arguments(run: ImportedRun) -> ImportedRun:
+    """A run with the arguments of its model as a mapping: others write them as they were given."""
     facts = {key: run.facts[key] for key in RUN_KEYS if key in run.facts}
-    facts |= {
-        key: redacted(value) for key, value in facts.items() if key != "system_instruction"
-    }  # it may speak of keys
     config = dict(run.facts.get("config") or {})
-    config["model_args"] = _arguments(config.get("model_args"))
-    tasks = [replace(task, config=_settings(task.config)) for task in run.tasks]
-    return replace(run, tasks=tasks, facts={**facts, "config": redacted(config)})
+    config["model_args"] = plain(_arguments(config.get("model_args")))
+    return replace(run, facts={**facts, "config": config})
 
 
 def _arguments(written: AnyJSON) -> JSONDict:
@@ -175,11 +170,6 @@ def _arguments(written: AnyJSON) -> JSONDict:
         return parse_arguments(written, "model_args")
     except (AssayError, TypeError, ValueError):
         return {"model_args": str(written)}
-
-
-def _settings(config: JSONObject) -> JSONObject:
-    """The settings of a task; lm-eval writes the arguments of the model among its metadata."""
-    return {**config, "metadata": redacted(config["metadata"])} if "metadata" in config else config
 
 
 def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) -> Results:
@@ -297,7 +287,7 @@ def _scored_entry(
         directions=dict(task.higher_is_better),
         num_fewshot=task.num_fewshot,
         version=task.version,
-        config=redacted(plain(task.config), texts=False),
+        config=plain(task.config),
     )
     entry = with_failures(entry, board, MAX_FAILED)
     numbers = _with_reported(computed, counts, task)

@@ -121,7 +121,7 @@ def _below(folder: Path) -> list[Path]:
 
 def from_run(folder: Path) -> ImportedRun:
     """Read the tasks and groups of an assay run."""
-    run = Run.open(folder).finished().without_labels().redacted()
+    run = Run.open(folder).finished().without_labels()
     files = run.sample_files()
     return ImportedRun(
         format="assay",

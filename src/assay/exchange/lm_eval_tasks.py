@@ -18,7 +18,7 @@ from typing import NamedTuple
 from assay.catalog.lm_eval_names import VERSION
 from assay.catalog.roots import fetched_tasks
 from assay.errors import ConfigError, Place
-from assay.redaction import redacted_text
+from assay.redaction import without_queries
 from assay.runs.folder import staging_folder
 
 NOTE = "fetched.json"
@@ -138,7 +138,7 @@ def _downloaded(version: str, part: Path) -> dict[str, object]:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if line.strip() and "[notice]" not in line]
-            reason = redacted_text(
+            reason = without_queries(
                 lines[-1].strip().removeprefix("ERROR: ") if lines else f"exit code {done.returncode}"
             )
             what = f"cannot be downloaded: {reason}"

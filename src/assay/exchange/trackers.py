@@ -11,7 +11,6 @@ import orjson
 from assay.errors import ConfigError, Place, Problem, did_you_mean, installing
 from assay.exchange.lm_eval import export_lm_eval
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.redaction import redacted
 from assay.runs.folder import MANIFEST, RESULTS
 from assay.runs.results_json import encode
 from assay.runs.run import Run
@@ -163,7 +162,7 @@ def tracked_metrics(run: Run) -> Iterator[tuple[str, float]]:
 
 def tracked_settings(options: JSONObject) -> JSONDict:
     """Flatten the options of a run: `model_args.pretrained`, `limit` …"""
-    config = {key: value for key, value in redacted(options).items() if value not in (None, [], {})}
+    config = {key: value for key, value in options.items() if value not in (None, [], {})}
     nested = config.pop("model_args", None) or {}
     items = nested.items() if isinstance(nested, Mapping) else [("text", nested)]
     return {**config, **{f"model_args.{key}": value for key, value in items}}

@@ -12,7 +12,7 @@ from pathlib import Path
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.records import JSONDict
-from assay.redaction import redacted
+from assay.runs.results import plain
 
 PORT = 6379
 RESTARTS = 20
@@ -165,7 +165,7 @@ def refuse_secrets(file: Path, config: RunConfig) -> None:
     stated: Mapping[str, object] = {
         key: getattr(config, key) for key in ("model_args", "model_role", "metadata", "serve") if getattr(config, key)
     }
-    hidden = [key for key, value in stated.items() if redacted({key: value}) != {key: value}]
+    hidden = [key for key, value in stated.items() if plain({key: value}) != {key: value}]
     if hidden:
         fix = "remove it from the file, and name the variable that has it: --env OPENAI_API_KEY"
         raise ConfigError.at(file, f"{hidden[0]} holds a secret, which the manifest would show", fix)

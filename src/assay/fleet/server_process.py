@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from assay.config.serve_command import ServeCommand, found_program
-from assay.redaction import HIDDEN, redacted_text, secrets_in, without_environment
+from assay.redaction import HIDDEN, redact_text, secrets_in
 
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = ("0.0.0.0", "::", "*", "")  # recognized, not bound
@@ -101,7 +101,7 @@ class ServerProcess:
         for secret in (self._command.api_key or "", *secrets_in(self._command.variables)):
             text = text.replace(secret, HIDDEN) if secret else text
         lines = [line[:LINE_LENGTH] for line in text.split("\n") if line.strip() and not OUR_REQUEST.search(line)]
-        shown = [without_environment(redacted_text(line)) for line in lines[-LOG_LINES:]]
+        shown = [redact_text(line) for line in lines[-LOG_LINES:]]
         clean = ["".join(each if each.isprintable() or each == "\t" else "?" for each in line) for line in shown]
         return "\n".join([f"{socket.gethostname()}:{self._log}", *(f"  {line}" for line in clean or ["(nothing)"])])
 

@@ -24,7 +24,8 @@ from assay.models.protocol import PermanentError, RetryableError
 from assay.models.servers.http import Http
 from assay.models.servers.server_model import NONDETERMINISTIC, ServerModel
 from assay.records import JSONDict
-from assay.redaction import redacted_text
+from assay.redaction import conceal
+from assay.runs.results import plain
 
 TICK = 0.3
 MAX_RESTARTS = 3
@@ -115,7 +116,7 @@ class ManagedServers:
 
     def __init__(self, config: RunConfig) -> None:
         self._config, self._written, self._limit = config, config.serve or "", config.serve_timeout
-        self.command = redacted_text(self._written)
+        self.command = str(plain(self._written))
         self._ended = threading.Event()
         self._lock = threading.RLock()
         self._cluster = ExitStack()
@@ -285,7 +286,7 @@ class ActorServer:
                 self._last, self._is_placed = self._ray.get(asked), True
         except self._ray.exceptions.RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            self._last = ServerState("ended", reason="its Ray actor or its node ended", log=redacted_text(lines[-1]))
+            self._last = ServerState("ended", reason="its Ray actor or its node ended", log=conceal(lines[-1]))
         return self._last
 
     def stop(self, keep_log: bool = False) -> None:

@@ -33,15 +33,15 @@ from assay.errors import SelfExplanatory
 from assay.fleet.cluster import connected
 from assay.records import Failed, Function, MetricValue, UserValue
 from assay.registry import is_plugin_file, load_plugins
-from assay.scoring.ahead import ParallelMetric
-from assay.scoring.loop import ScoringLoop
-from assay.scoring.results import Repeated
-from assay.scoring.scorer import Scorer
+from assay.scoring.helper_code import resolve_functions
+from assay.scoring.loop import ParallelMetric, ScoringLoop
+from assay.scoring.scorer import Scorer, members_of, scorer_identity
+from assay.scoring.scores import Repeated
 from assay.scoring.workers import TOGETHER, ParallelScorer, ScoreInput, Workers
 from assay.tasks.prepare import PreparedTask, with_settings
 from assay.tasks.runnable import Runnable
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Settings, resolved, seed_random
+from assay.tasks.settings import Settings, seed_random
 from assay.tasks.task import Task
 from assay.user_code import TIME_LIMIT, call_user_code, timed
 from assay.version import __version__
@@ -270,7 +270,7 @@ def _metrics(loop: ScoringLoop) -> list[ParallelMetric]:
 
 def _code(scorer: Scorer) -> str:
     """The fingerprint of a scorer's class, its files and its parameters."""
-    identity = scorer.identity()
+    identity = scorer_identity(scorer)
     if identity is None:
         raise NotPortable(f"the source of scorer {scorer.name!r} is unknown")
     return digest(identity.encode())
@@ -348,7 +348,7 @@ def bind_task(definition: bytes) -> ScoringLoop:
     task = Task.from_fields(Fields.of(fields, origin), name=known["name"])
     settings, helpers = Settings(config, known["gen_kwargs"]), HelperCode.of_run(config).helpers()
     seed_random(config.random_seed, config.numpy_random_seed)
-    own = with_settings(resolved(task.config, helpers.resolve), settings)
+    own = with_settings(resolve_functions(task.config, helpers.resolve), settings)
     own = replace(own, repeats=known["repeats"], num_fewshot=known["num_fewshot"])
     return scoring(task, own, settings, helpers)
 
@@ -387,7 +387,7 @@ def _scorer(loop: ScoringLoop, address: _Address) -> ParallelScorer | Failed:
     """The scorer or metric of an address, if its code is that of the run."""
     if address.kind == "metric":
         return _metrics(loop)[address.number]
-    scorers = [each for _, scorer in loop.pipelines for each in (scorer, *scorer.members)]
+    scorers: list[Scorer] = [each for step in loop.steps for each in (step.scorer, *members_of(step.scorer))]
     scorer = scorers[address.number]
     code = call_user_code("", _code, scorer)
     if code != address.identity:

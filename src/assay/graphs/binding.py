@@ -46,8 +46,8 @@ from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics, unfi
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
+from assay.scoring.helper_code import Helpers
 from assay.signatures import accepted, can_take, is_async
-from assay.tasks.settings import Helpers
 from assay.user_code import place_of, user_code
 
 ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...], str | None], Sequence[Value]]
@@ -166,7 +166,7 @@ class GraphBinder:
         except ConfigError:
             return {}  # reported where the node's metrics are checked
         for judge in judges.values():
-            for role, model in judge.scorer.models().items():
+            for role, model in judge.scorer.model_roles.items():
                 self.models.backends[role] = model
                 self.models.needs.setdefault(role, set()).add("generate")
         return judges

@@ -9,10 +9,11 @@ from assay.graphs.spec import GraphConfig
 
 if TYPE_CHECKING:
     from assay.scoring.declarations import Metric
+    from assay.scoring.helper_code import Helpers
     from assay.tasks.kinds import FindDefinition, FindDotted
     from assay.tasks.rescore import StoredTask
     from assay.tasks.runnable import Runnable
-    from assay.tasks.settings import Helpers, Settings
+    from assay.tasks.settings import Settings
     from assay.tasks.task import Task
 
 

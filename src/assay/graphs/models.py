@@ -17,9 +17,10 @@ from assay.graphs.sygra import clone_around
 from assay.graphs.walk import NodeFailed
 from assay.records import LIMITS, JSONDict, Prompt
 from assay.samples.rows import DataError
+from assay.scoring.helper_code import Helpers
 from assay.scoring.results import ModelSpec
 from assay.tasks.runnable import UNDER_TEST
-from assay.tasks.settings import Helpers, Messages, Settings
+from assay.tasks.settings import Messages, Settings
 from assay.user_code import place_of, user_code
 
 LOG = logging.getLogger("assay")

@@ -25,10 +25,10 @@ from assay.runs.outcomes import record_line
 from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.score_keys import ScoreKey
+from assay.scoring.helper_code import Helpers
 from assay.signatures import accepted, parameter_problems
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.evidence import Estimate
-from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code, written
 
 LOG = logging.getLogger("assay")

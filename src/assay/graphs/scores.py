@@ -14,16 +14,15 @@ from assay.graphs.spec import LambdaSpec, Record, Value
 from assay.graphs.sygra_classes import UnitMetricResult, why_lost
 from assay.graphs.unit_node import SUFFIX, UnitMetrics, check_unit_metrics, metrics_by_field, unit_metric_fields
 from assay.records import Failed, FilterScores, JSONDict, Response, Sample, number
-from assay.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.score_keys import ScoreKey
 from assay.scoring.declarations import Metric
-from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
-from assay.scoring.results import GENERATE, ResultBuilder, grouped
-from assay.scoring.scorer import AnsweredSample
+from assay.scoring.helper_code import Helpers
+from assay.scoring.loop import ScorePart, ScoringLoop, ScoringStep, Unfiltered
+from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder, grouped
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.evidence import Estimate
 from assay.tasks.runnable import TaskFacts
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 from assay.user_code import call_user_code
 
@@ -32,8 +31,6 @@ UNFILTERED = "none"
 BETTER = ("accuracy", "average_f1_score", "average_precision", "average_recall", "pass@", "pass^", "success_rate",
           "step_efficiency")  # fmt: skip
 """How the names of numbers begin of which more is better."""
-SECRETS = ("auth_token", "token", "api_key", "password")
-"""Keys of graph files whose values are written nowhere."""
 
 
 def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems: list[Problem]) -> list[str]:
@@ -158,19 +155,6 @@ def _of_number(row: ScoreKey) -> str:
     return row.metric.rpartition(".")[2].rpartition("-")[2]
 
 
-def _without_secrets(value: Value, name: str) -> Value:
-    """Return a value of the file without secrets; `golden_key` and its like are kept, and prompts stay as they are."""
-    if name in SECRETS:
-        return HIDDEN
-    if is_header(name):
-        return redacted(value, name)
-    if isinstance(value, Mapping):
-        return {key: _without_secrets(inner, str(key)) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_secrets(inner, name) for inner in value]
-    return redacted_text(value) if isinstance(value, str) and name in ("url", "base_url") else value
-
-
 @dataclass(kw_only=True)
 class GraphScores:
     """A graph as far as its records are there: `scored` are its rows, each the mean of a column of unit results."""
@@ -213,8 +197,9 @@ class GraphScores:
     @cached_property
     def _scoring(self) -> ScoringLoop:
         """One step: the records are there, and their unit results are the scores."""
-        step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
-        return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,), call=call_user_code)
+        parts = [ScorePart("", "scoring", (), self._unit_scores)]
+        step = ScoringStep(Unfiltered(UNFILTERED), lambda document, own, answers: own[0], parts)  # noqa: ARG005  # the shape of a result
+        return ScoringLoop([step], ResultBuilder(GENERATE), call=call_user_code)
 
     def _unit_scores(self, record: Record) -> JSONDict:
         """The row of each column of unit results: its score, or why it has none."""
@@ -290,8 +275,8 @@ class GraphScores:
         return {field: metric for node in nodes for field, metric in metrics_by_field(node.settings).items()}
 
     def described(self) -> Record:
-        """The file, without its secrets."""
-        return {key: _without_secrets(value, key) for key, value in self.task.fields.items()}
+        """The file."""
+        return dict(self.task.fields)
 
     def files(self, folder: Path | None, created: float, label: str) -> GraphFiles:
         """Return the writer of its records."""

@@ -20,7 +20,8 @@ from assay.graphs.transforms import TRANSFORMS, DataTransform
 from assay.records import JSONDict
 from assay.samples.data import Split, columns_of, data_set, find_files
 from assay.samples.rows import DataError, Row, Rows, as_rows, file_digest, spill_rows
-from assay.tasks.settings import Helpers, Settings
+from assay.scoring.helper_code import Helpers
+from assay.tasks.settings import Settings
 from assay.user_code import place_of, user_code
 
 Transform = Callable[[list[JSONDict]], list[JSONDict]]

@@ -34,13 +34,14 @@ from assay.records import Function, Plan, Sample, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
+from assay.scoring.helper_code import Helpers
 from assay.statistics.evidence import Estimate
 from assay.tasks.checks import unknown_clusters
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
 from assay.tasks.rescore import StoredTask
 from assay.tasks.runnable import UNDER_TEST, TaskFacts
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Settings
 from assay.tasks.stand_ins import UnloadedMethods, is_written_function, unloaded_function
 from assay.tasks.task import Task
 

@@ -14,6 +14,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.models.lm_eval_names import OUR_WAY
 from assay.models.local.generation import GENERATION_PARAMETERS
 from assay.models.protocol import AnyModel, TokenizerAlone
+from assay.redaction import reveal
 from assay.registry import Registry, must_be_callable
 from assay.signatures import Accepted, Where, accepted, names_only
 
@@ -130,7 +131,7 @@ def check_arguments(name: str, arguments: YAMLMapping, place: Place | None = Non
     problems = BACKENDS.problems(name, BACKENDS.accepts(factory), checked, lambda key: place or _argument_place(key))
     if problems:
         raise ConfigError(problems)
-    return used
+    return reveal(used)
 
 
 def load_model(name: str, arguments: YAMLMapping) -> AnyModel:

@@ -22,7 +22,7 @@ from assay.records import (
     messages_to_plain,
 )
 from assay.signatures import defaults
-from assay.user_code import UserCodeError, is_overridden, user_code
+from assay.user_code import UserCodeError, describe_error, is_overridden, user_code
 
 PIECE_SECONDS = 0.001
 METHODS = ("answer", "chat_template", "count_tokens", "_answer", "_respond", "_scripted")
@@ -94,7 +94,7 @@ class Scripted:
             with user_code("the script"):
                 return self._scripted(request)
         except UserCodeError as error:  # a script replaces a model: its exception is the model's failure
-            return Failed(f"{type(error.__cause__).__name__}: {error.__cause__}")
+            return Failed(describe_error(error.__cause__ or error))
 
     def _scripted(self, request: Request) -> Response:
         if isinstance(request, Loglikelihood) and self._loglikelihood is not None:

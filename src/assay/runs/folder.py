@@ -25,6 +25,7 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.records import AnyJSON, JSONDict, JSONObject
+from assay.redaction import redact_manifest, redact_results
 from assay.results import NO_RESULTS, Results
 from assay.runs import journal, lease
 from assay.runs.files import (
@@ -44,7 +45,7 @@ from assay.runs.lease import Lease
 from assay.runs.results_json import decode, encode
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import SampleWriter, file_name, written_checksum
-from assay.runs.validation import FORMAT, other_format, wrong_manifest
+from assay.runs.validation import FORMAT, is_too_deep, other_format, wrong_manifest
 from assay.safe_text import cut
 from assay.similar import nearest
 
@@ -279,11 +280,10 @@ def _as_texts(value: AnyJSON) -> AnyJSON:
 
 
 def as_written(spec: JSONObject) -> JSONDict:
-    """A spec as it is read back from a manifest."""
-    plain: dict[str, Any] = orjson.loads(
-        orjson.dumps(spec, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS)
-    )
-    return plain
+    """A spec or arguments as they are read back from a manifest: without secrets."""
+    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
+    written: dict[str, Any] = orjson.loads(orjson.dumps(redact_manifest(spec), default=str, option=options))
+    return written
 
 
 def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) -> RunFolder:
@@ -308,7 +308,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
         manifest = {key: value for key, value in (known or {}).items() if key not in passing} or {
             "format": FORMAT,
             "created": time.time(),
-            **facts,
+            **redact_manifest(facts),
             "spec": spec,
             "spec_digest": digest(orjson.dumps(spec)),
         }
@@ -410,28 +410,34 @@ def manifest_from_journal(path: Path) -> JSONDict:
     if manifest is None or wrong_manifest(manifest):
         return {}
     logging.getLogger("assay").warning("%s: lost or damaged; restored from the journal", path / MANIFEST)
-    return dict(manifest)
+    return redact_manifest(manifest)
 
 
 def read_manifest(folder: Path) -> JSONDict:
-    """Read and check the manifest of a run; empty where there is none. A damaged one is a RunError. For `Run.open` and for
-    writers only: readers open a Run."""
+    """Read and check the manifest of a run, without secrets that others wrote; empty where there is none. A damaged one is a
+    RunError. For `Run.open` and for writers only: readers open a Run."""
 
     def check(content: JSONDict) -> JSONDict:
         what = wrong_manifest(content)
         if what:
             raise ValueError(what)
-        return content
+        return redact_manifest(content)
 
     fix = "restore a copy of it, or choose another folder for a new run"
     return _read_checked(folder / MANIFEST, check, "", fix) or {}
 
 
 def read_results(folder: Path, checksum: str = "") -> Results:
-    """Read and check the results of a run; empty where there are none. Damaged ones, or those with another checksum than the
-    manifest has for them, are a RunError."""
+    """Read and check the results of a run, without secrets that others wrote; empty where there are none. Damaged ones, or those
+    with another checksum than the manifest has for them, are a RunError."""
     fix = "repeat the command of the run: it sends no request twice, and rewrites its results"
-    return _read_checked(folder / RESULTS, decode, checksum, fix) or NO_RESULTS
+    return _read_checked(folder / RESULTS, _decode_results, checksum, fix) or NO_RESULTS
+
+
+def _decode_results(content: AnyJSON) -> Results:
+    """Read the content of results.json; what is not as it should be, which `decode` says, is not walked before."""
+    is_usual = isinstance(content, dict) and not is_too_deep(content)
+    return decode(redact_results(content) if is_usual else content)
 
 
 def _read_checked(path: Path, decode: Callable[[JSONDict], T], checksum: str, fix: str) -> T | None:
@@ -470,13 +476,13 @@ def write_checked(path: Path, value: JSONObject) -> None:
 
 
 def write_manifest(folder: Path, manifest: JSONObject) -> None:
-    """Write the manifest of a run."""
-    write_checked(folder / MANIFEST, manifest)
+    """Write the manifest of a run, without secrets."""
+    write_checked(folder / MANIFEST, redact_manifest(manifest))
 
 
 def write_results(folder: Path, results: Results, manifest: JSONObject) -> None:
-    """Write the results of a run, and then its manifest, with the checksums of the results and of all samples."""
-    data = with_checksum(_indented(encode(results)))
+    """Write the results of a run, and then its manifest, with the checksums of the results and of all samples; without secrets."""
+    data = with_checksum(_indented(redact_results(encode(results))))
     _write(folder / RESULTS, data)
     files = sorted(path for path in (folder / SAMPLES).glob("*.parquet") if path.is_file())
     samples = {f"{SAMPLES}/{path.name}": written_checksum(path)[1] for path in files}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from assay.number_text import time_left_text
 from assay.records import AnyJSON, JSONObject, json_number, mapping
-from assay.redaction import redacted_text
 from assay.results import Estimate, GroupEntry, Results, Row, TaskEntry, names_below, tree_paths
 from assay.runs.live import read_progress
 
@@ -138,9 +137,7 @@ class LiveProgress:
             return ResultLine(path, alias, True, (), None, "", size, done=done)
         own = mapping(self.tasks.get(name))
         if not own:
-            return ResultLine(
-                path, name, False, (), None, "", not_run=redacted_text(str(broken.get(name) or "unknown"))
-            )
+            return ResultLine(path, name, False, (), None, "", not_run=str(broken.get(name) or "unknown"))
         written = own.get("numbers")
         numbers = [_provisional(name, mapping(each)) for each in written] if isinstance(written, list) else []
         note = "scored when all documents are answered" if own.get("is_scored_together") else ""
@@ -197,7 +194,7 @@ def result_lines(results: Results) -> list[ResultLine]:
 
 def _result_line(results: Results, path: tuple[str, ...]) -> ResultLine:
     name = path[-1]
-    not_run = redacted_text(str(results.broken.get(name, "")))
+    not_run = str(results.broken.get(name, ""))
     entry = results.find(name)
     if entry is None:
         return ResultLine(path, name, False, (), None, "", not_run=not_run)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from assay.errors import grouped, some
 from assay.number_text import format_decimal, format_points, format_share
 from assay.records import AnyJSON, JSONDict, JSONObject
+from assay.redaction import redact
 from assay.results import GroupEntry, Results, TaskEntry
 from assay.runs.reasons import grouped_reasons, without_numbers
 
@@ -14,12 +15,16 @@ ManifestJSON = JSONObject
 """The content of a manifest.json, or a part of it."""
 
 
-def plain(value: AnyJSON) -> AnyJSON:
-    """A value as JSON has it; what has no place there, as text."""
+def plain(settings: AnyJSON) -> AnyJSON:
+    """Settings as JSON has them, without secrets; what has no place there, as text."""
+    return redact(_as_json(settings), texts=False)
+
+
+def _as_json(value: AnyJSON) -> AnyJSON:
     if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): _as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [_as_json(inner) for inner in value]
     return value if isinstance(value, str | int | float | None) else str(value)
 
 

@@ -19,7 +19,6 @@ import orjson
 from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.records import AnyJSON, JSONDict, JSONObject, json_number, mapping
-from assay.redaction import redacted, results_without_secrets, without_secrets
 from assay.results import NO_RESULTS, Entry, Results, Row, TaskEntry
 from assay.runs import journal
 from assay.runs.comparison import Comparison
@@ -48,7 +47,6 @@ from assay.runs.lease import is_held
 from assay.runs.lines import NOT_LIVE, LiveProgress, ResultLine, read_live, result_lines
 from assay.runs.notes import Notes, read_notes
 from assay.runs.results import failure_lines
-from assay.runs.results_json import decode, encode
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
 from assay.runs.storage import local_folder, shown_path
@@ -192,12 +190,6 @@ class Run:
         run.labels = {}
         return run
 
-    def redacted(self) -> "Run":
-        """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
-        manifest = {**self.answers_manifest, CHECKSUMS: {}, **self.manifest}
-        results = decode(results_without_secrets(encode(self.results)))
-        return Run(self.path, without_secrets(manifest), results)
-
     # ---- tasks and groups
 
     @cached_property
@@ -252,13 +244,9 @@ class Run:
         entry = self._entry(task)
         return entry.config if isinstance(entry, TaskEntry) else {}
 
-    def safe_config(self, task: str) -> JSONDict:
-        """The settings of a task, without secrets."""
-        return dict(redacted(self.config(task), texts=False))
-
     def graph(self, task: str) -> JSONObject:
-        """Nodes and edges of a graph task, without secrets; empty for others."""
-        return mapping(self.safe_config(task).get("graph_config"))
+        """Nodes and edges of a graph task; empty for others."""
+        return mapping(self.config(task).get("graph_config"))
 
     def alias(self, name: str) -> str:
         entry = self.results.find(name)
@@ -296,17 +284,17 @@ class Run:
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """The settings, besides model and tasks, that distinguish runs of a model; redacted."""
+        """The settings, besides model and tasks, that distinguish runs of a model."""
         options = {**self.results.config, **mapping(self.manifest.get("options"))}
-        visible = redacted({key: options[key] for key in SETTINGS if options.get(key) not in (None, False, "", [], {})})
+        visible = {key: options[key] for key in SETTINGS if options.get(key) not in (None, False, "", [], {})}
         shown = {key: _plain_setting(value) for key, value in visible.items()}
         return {key: cut(text, 60) for key, text in shown.items()}
 
     @property
     def provenance(self) -> JSONDict:
-        """The provenance, redacted: command, spec, environment, model fingerprints, times."""
+        """The provenance: command, spec, environment, model fingerprints, times."""
         keys = ("command", "model", "roles", "spec", "options", "environment", "helper_files", "requests", "reason")
-        return dict(redacted({key: self.manifest[key] for key in keys if key in self.manifest}))
+        return {key: self.manifest[key] for key in keys if key in self.manifest}
 
     @cached_property
     def notes(self) -> Notes:
@@ -506,8 +494,8 @@ class Run:
 
 
 def model_with_arguments(results: Results) -> str:
-    """The model of a run with its arguments, without secrets."""
-    args = redacted(results.config.get("model_args") or {})
+    """The model of a run with its arguments."""
+    args = results.config.get("model_args") or {}
     listed = ",".join(f"{key}={value}" for key, value in args.items()) if isinstance(args, Mapping) else str(args)
     name = str(results.config.get("model") or results.facts.get("model_name") or "?")
     return f"{name} ({listed})" if listed else name
@@ -515,7 +503,7 @@ def model_with_arguments(results: Results) -> str:
 
 def model_text(name: AnyJSON, args: AnyJSON) -> str:
     """A model by its name, and the argument that identifies it."""
-    known = mapping(redacted(args or {}))
+    known = mapping(args or {})
     identifying = [str(known[key]) for key in ("pretrained", "model", "path") if known.get(key)]
     return " ".join([str(name), *identifying[:1]]).strip()
 
@@ -537,8 +525,9 @@ def _plain_setting(value: AnyJSON) -> str:
 
 
 def finished_run(folder: str | Path) -> Run:
-    """Open a finished run, or a scoring of one, without its secrets; a RunError where it has not finished."""
-    return Run.open(folder).finished().redacted()
+    """Open a finished run, or a scoring of one with the facts of the run that it scores; a RunError where it has not finished."""
+    run = Run.open(folder).finished()
+    return Run(run.path, {**run.answers_manifest, CHECKSUMS: {}, **run.manifest}, run.results)
 
 
 def holds_run(folder: Path) -> bool:
@@ -616,7 +605,7 @@ def run_name(spec: JSONObject, model: str, tasks: Sequence[str]) -> str:
     >>> run_name({"limit": 5}, "org/llama 3", ["mmlu", "gsm8k"])[:-8]
     'llama_3-mmlu-and-1-more-'
     """
-    return f"{_described(model, tasks)}-{digest(orjson.dumps(without_secrets(as_written(spec))))[:8]}"
+    return f"{_described(model, tasks)}-{digest(orjson.dumps(as_written(spec)))[:8]}"
 
 
 def _described(model: str, tasks: Sequence[str]) -> str:

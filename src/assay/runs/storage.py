@@ -20,7 +20,7 @@ from typing import Any
 from assay.config.folders import RUNS_DIR, cache_folder, runs_folder
 from assay.config.source import digest
 from assay.errors import ConfigError, Problem, installing
-from assay.redaction import redacted_text
+from assay.redaction import conceal, without_queries
 from assay.runs.files import make_folder, new_file
 from assay.runs.folder import MANIFEST, RESULTS, NoRun, RunError, staging_folder
 from assay.runs.folder import UPLOADED as INDEX
@@ -70,7 +70,7 @@ def is_url(path: str | os.PathLike[str]) -> bool:
 def refuse_url(path: str | os.PathLike[str], place: str = "") -> None:
     """Refuse a URL where a file of this machine is written: it would become the name of a folder here."""
     if is_url(path):
-        shown = redacted_text(url_of(path))
+        shown = without_queries(url_of(path))
         what = f"{shown} is a URL, and this is written on this machine"
         fix = "write it here, and copy it there with the tool of the storage; runs: assay runs push RUN URL"
         raise ConfigError.at(place or shown, what, fix)
@@ -95,7 +95,7 @@ class Storage:
 
     @property
     def shown(self) -> str:
-        return redacted_text(self.url)
+        return without_queries(self.url)
 
     @cached_property
     def _opened(self) -> tuple[Any, str]:
@@ -108,9 +108,9 @@ class Storage:
             files, root = url_to_fs(self.url)
         except ImportError as error:
             fix = f"{installing('object-storage')} for s3://; for others install that library"
-            raise ConfigError.at(self.shown, redacted_text(str(error)), fix) from None
+            raise ConfigError.at(self.shown, conceal(without_queries(str(error))), fix) from None
         except ValueError as error:
-            what = redacted_text(str(error))
+            what = conceal(without_queries(str(error)))
             raise ConfigError.at(self.shown, what, "such as s3://bucket/folder") from None
         return files, str(root).rstrip("/")
 
@@ -124,7 +124,7 @@ class Storage:
         fix = next(
             (text for name, text in kinds.items() if name in reason), "check the URL, the network and your rights"
         )
-        return RunError.at(self.shown, redacted_text(reason), fix)
+        return RunError.at(self.shown, reason, fix)
 
     def _calls(self, what: str) -> user_code:
         return user_code(what, self.error)
@@ -382,7 +382,7 @@ def shown_path(path: str | os.PathLike[str]) -> str:
 
 def _url_shown(path: Path) -> str | None:
     if is_url(path):
-        return redacted_text(url_of(path))
+        return without_queries(url_of(path))
     is_copy = path.parent.parent.name in (COPIES, REMOTE)
     return str(_synced(path).get("url") or "") or None if is_copy else None
 

@@ -1,6 +1,6 @@
 """Scorers over several scorers (`ensemble`: their weighted mean) or several filters (`cross_filter`: their agreement)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -11,22 +11,12 @@ from assay.records import (
     Answers,
     Failed,
     MetricValue,
-    Sample,
 )
-from assay.scoring.loop import CombinedScorer, Unfiltered, finished, rows_by, step_of
-from assay.scoring.results import (
-    BoundMetric,
-    Instance,
-    ModelRoles,
-    Repeated,
-    ResultBuilder,
-    ScoreDict,
-    Scores,
-)
-from assay.scoring.scorer import AnsweredSample, Scorer
-from assay.scoring.scorer_models import RUN, OnlyInRun, models_of
-from assay.scoring.scorer_models import Unscored as Unscored
-from assay.statistics.influence import SHARE, Bounds, read_bounds
+from assay.scoring.loop import add_rows
+from assay.scoring.results import Instance
+from assay.scoring.scorer import CombinedScorer, Scorer, bind, bounds_of, is_batch, own_rows, score_alone, scores_itself
+from assay.scoring.scores import BoundMetric, Repeated, ScoreDict, Scores
+from assay.statistics.influence import SHARE, Bounds
 
 
 class EnsembleScorer(CombinedScorer):
@@ -44,13 +34,19 @@ class EnsembleScorer(CombinedScorer):
         self.scorers = list(scorers)
         self.weights = _weights(weights, len(self.scorers))
         for member in self.scorers:
-            if member.is_batch:
+            if is_batch(member):
                 raise ValueError(f"{member.name!r} scores all documents at once, and cannot be one of several")
         self.asks = any(member.asks for member in self.scorers)
         self.needs_filters = tuple(name for member in self.scorers for name in member.needs_filters)
         self.needs_columns = tuple(name for member in self.scorers for name in member.needs_columns)
         self.least_filters = max(member.least_filters for member in self.scorers)
+        self.gives = self._gives()
         self.bounds = self._bounds()
+        self.aggregations = {
+            self._row(number, row): aggregation
+            for number, member in enumerate(self.scorers)
+            for row, aggregation in member.aggregations.items()
+        }
 
     def default_filters(self) -> tuple[FilterConfig, ...] | None:
         """Those of the first member that has some."""
@@ -60,60 +56,26 @@ class EnsembleScorer(CombinedScorer):
         """Those of the members that are scored by metrics alone."""
         defaults: list[MetricConfig] = []
         for member in self.scorers:
-            metrics = () if _scores_itself(member) else member.default_metrics()
+            metrics = () if scores_itself(member) else member.default_metrics()
             if metrics is None:
                 return None
             defaults += [metric for metric in metrics if metric not in defaults]
         return tuple(defaults)
 
-    def bind(self, filter_name: str, metrics: Sequence[BoundMetric]) -> None:
-        self.bind_alone(filter_name, metrics)
-        for member in self.scorers:
-            if _scores_itself(member) and not member.run_metrics(filter_name):
-                member.bind(filter_name, ())
-
-    def rows(self) -> tuple[str, ...] | None:
-        names: list[str] = []
-        for number, member in enumerate(self.scorers):
-            member_rows = member.rows()
-            if member_rows is None:
-                return None
-            names += [self._row(number, row) for row in member_rows]
-        return (self.name, *names)
-
-    def models(self) -> ModelRoles:
-        return models_of(member.models() for member in self.scorers)
-
-    def aggregation(self, row: str) -> str | None:
-        for number, member in enumerate(self.scorers):
-            ending = self._row(number, "")
-            aggregation = member.aggregation(row.removesuffix(ending)) if row.endswith(ending) else None
-            if aggregation is not None:
-                return aggregation
-        return None
-
-    @property
-    def members(self) -> Sequence[Scorer]:
-        return [each for member in self.scorers for each in (member, *member.members)]
-
     def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
-        if self.asks:
-            raise OnlyInRun(f"scorer {self.name!r} asks other models, which only a run does — {RUN}")
-        if filter_name not in self._metrics:
+        if filter_name not in self._metrics and not self.asks:
             self._bind_by_itself(filter_name)
-        step = step_of(self, Unfiltered(filter_name), (filter_name,), ResultBuilder(instances[0].request_type), "")
-        document = AnsweredSample(Sample(0, instances[0].doc, (), None, None), (), instances=instances)
-        return finished(rows_by(step, step.result(document, (), ())))
+        return score_alone(self, instances, filter_name)
 
     def _bind_by_itself(self, filter_name: str) -> None:
         """Bind metrics without a run: those of its configuration, or of the first member that has one."""
-        own = [member for member in self.scorers if not _scores_itself(member) and member.config is not None]
+        own = [member for member in self.scorers if not scores_itself(member) and member.config is not None]
         if self.config is None and own:
             self.config = own[0].config
         for member in own:
             if member.config is not self.config:
                 member.get_metrics(filter_name)
-        self.bind(filter_name, self.get_metrics(filter_name))
+        bind(self, filter_name, self.get_metrics(filter_name))
 
     def combine(
         self, rows: Sequence[Scores], metrics: Sequence[Sequence[BoundMetric]], own: Callable[[], Scores]
@@ -121,20 +83,35 @@ class EnsembleScorer(CombinedScorer):
         scores: dict[str, Any] = {}
         own_scores: list[Any] = []
         for number, (member, theirs) in enumerate(zip(self.scorers, rows, strict=True)):
-            if _scores_itself(member):
-                self._put(scores, {self._row(number, row): value for row, value in theirs.items()}, member.name)
+            if scores_itself(member):
+                add_rows(
+                    scores,
+                    {self._row(number, row): value for row, value in theirs.items()},
+                    member.name,
+                    self.task_dialect,
+                )
                 own_scores.append(_own_score(member, theirs))
             elif metrics[number]:
-                self._put(scores, theirs, member.name)
+                add_rows(scores, theirs, member.name, self.task_dialect)
                 own_scores.append(_own_score(member, theirs))
             else:
                 own_scores.append(_own_score(member, own()))
-        self._put(scores, {self.name: _weighted_mean(own_scores, self.weights)}, self.name)
+        add_rows(scores, {self.name: _weighted_mean(own_scores, self.weights)}, self.name, self.task_dialect)
         return scores
+
+    def _gives(self) -> tuple[str, ...] | None:
+        """Its own row and those of the members, where all of these know theirs."""
+        names = [self.name]
+        for number, member in enumerate(self.scorers):
+            rows = own_rows(member)
+            if rows is None:
+                return None
+            names += [self._row(number, row) for row in rows]
+        return tuple(names)
 
     def _bounds(self) -> dict[str, Bounds]:
         """Bounds of the members' rows, and of their mean where each of them declares some."""
-        declared = [own_bounds(member) for member in self.scorers]
+        declared = [bounds_of(member) for member in self.scorers]
         rows = {self._row(number, row): each for number, own in enumerate(declared) for row, each in own.items()}
         own = [each.get(member.name) for member, each in zip(self.scorers, declared, strict=True)]
         known = [each for each in own if each is not None]
@@ -160,21 +137,6 @@ def _weights(weights_or_none: Sequence[float] | None, count: int) -> list[float]
     if not all(isinstance(each, int | float) and 0 <= each < float("inf") for each in weights) or not any(weights):
         raise ValueError(f"weights must be numbers of 0 or more, not all 0, got {weights}")
     return [each / sum(weights) for each in weights]
-
-
-def own_bounds(scorer: Scorer) -> dict[str, Bounds]:
-    """The bounds of a scorer's own rows; a ValueError says what is wrong with those that a user's class declares."""
-    declared = scorer.bounds
-    if declared is None:
-        return {}
-    if isinstance(declared, Mapping):
-        return {str(row): read_bounds(each) for row, each in declared.items()}
-    return dict.fromkeys(scorer.rows() or (scorer.name,), read_bounds(declared))
-
-
-def _scores_itself(member: Scorer) -> bool:
-    """Whether a scorer has its own score, beside those of metrics."""
-    return member.has_score or member.asks or member.wants_instances or member.computes
 
 
 def _own_score(member: Scorer, scores: Scores) -> MetricValue:

@@ -34,9 +34,10 @@ from assay.records import (
     Text,
     UserValue,
 )
-from assay.scoring.results import ModelRoles, ModelSpec, Repeated, Result
+from assay.scoring.results import ModelRoles, ModelSpec, Result
 from assay.scoring.scorer import GenerationScorer
 from assay.scoring.scorer_models import PARAMS, Unscored
+from assay.scoring.scores import Repeated
 from assay.statistics.influence import SHARE
 from assay.templates import COMPILE_ERRORS, RENDER_ERRORS, Sandbox, Undefined, reason
 
@@ -65,7 +66,7 @@ class LLMJudgeScorer(GenerationScorer):
         baseline: str | None = None, gen_kwargs: Params | None = None,
     ) -> None:  # fmt: skip
         super().__init__(task_config)
-        self._models = _judges(judge_model, role, roles)
+        self.model_roles = _judges(judge_model, role, roles)
         self.low, self.high = _ends(scale)
         self.normalize, self.pairwise, self.baseline = normalize, pairwise, baseline
         if pairwise != (baseline is not None):
@@ -75,24 +76,17 @@ class LLMJudgeScorer(GenerationScorer):
         self._prompt = JudgePrompt(prompt, shown=("first", "second") if pairwise else ("answer",))
         self.params = _params(gen_kwargs or {})
         scores = SHARE if normalize or pairwise else (self.low, self.high)
-        self.bounds = {**dict.fromkeys(self.rows(), scores), f"{self.name}_consistent": SHARE}
-
-    def models(self) -> ModelRoles:
-        return self._models
-
-    def rows(self) -> tuple[str, ...]:
-        each = tuple(self._row(role) for role in self._models) if len(self._models) > 1 else ()
-        consistent = (f"{self.name}_consistent",) if self.pairwise else ()
-        return (self.name, *consistent, *each, *((f"{self.name}_alpha",) if each else ()))
-
-    def aggregation(self, row: str) -> str | None:
-        return "krippendorff_alpha" if row == f"{self.name}_alpha" and len(self._models) > 1 else None
+        several = tuple(self._row(role) for role in self.model_roles) if len(self.model_roles) > 1 else ()
+        alpha = (f"{self.name}_alpha",) if several else ()
+        self.gives = (self.name, *((f"{self.name}_consistent",) if pairwise else ()), *several, *alpha)
+        self.aggregations = dict.fromkeys(alpha, "krippendorff_alpha")
+        self.bounds = {**dict.fromkeys(self.gives, scores), f"{self.name}_consistent": SHARE}
 
     def questions(self, result: Result) -> Sequence[Request]:
         return [
-            Generate(posed.prompt, self.params, number * len(self._models) + place, role)
+            Generate(posed.prompt, self.params, number * len(self.model_roles) + place, role)
             for number, answer in enumerate(self._answers(result))
-            for place, role in enumerate(self._models)
+            for place, role in enumerate(self.model_roles)
             for posed in self._posed(result, answer)
         ]
 
@@ -100,14 +94,14 @@ class LLMJudgeScorer(GenerationScorer):
         replies = iter(responses)
         judged = [self._judged(result, answer, replies) for answer in self._answers(result)]
         scores: dict[str, MetricValue] = {row: _together([each[row] for each in judged]) for row in judged[0]}
-        if len(self._models) > 1:
-            scores[f"{self.name}_alpha"] = [[each[self._row(role)] for role in self._models] for each in judged]
+        if len(self.model_roles) > 1:
+            scores[f"{self.name}_alpha"] = [[each[self._row(role)] for role in self.model_roles] for each in judged]
         return scores
 
     def _judged(self, result: Result, answer: str, replies: Iterator[Response]) -> dict[str, float]:
         """The verdicts on one answer: their mean, and where there are several, what each says."""
         posed = self._posed(result, answer)
-        said = {role: [self._said(next(replies), each.mark) for each in posed] for role in self._models}
+        said = {role: [self._said(next(replies), each.mark) for each in posed] for role in self.model_roles}
         worth = {role: verdicts[0] if _agrees(verdicts) else 0.5 for role, verdicts in said.items()}
         rows = {self.name: sum(worth.values()) / len(worth)}
         if self.pairwise:
@@ -402,10 +396,8 @@ class RewardModelScorer(GenerationScorer):
             raise ValueError("reward_model_path is a folder, reward_model names any model: give one of them")
         checked_role(role, reward_model)
         local = {"model": "reward-hf", "model_args": {"path": reward_model_path}}
-        self._role, self._model = role, local if reward_model_path is not None else reward_model
-
-    def models(self) -> ModelRoles:
-        return {self._role: self._model}
+        self._role = role
+        self.model_roles = {role: local if reward_model_path is not None else reward_model}
 
     def questions(self, result: Result) -> Sequence[Request]:
         if not result.results:

@@ -1,66 +1,36 @@
-"""The one scoring loop: for filter, for document, create the result, for metric, compute.
+"""The one scoring loop: for each filter and each document, make the result, then compute the rows of each part.
 
-A scoring step is one filter of a task with what scores its answers. `step_of` alone reads what a scorer's class defines.
+A step is a filter of a task with the parts that score what it leaves: metrics, a scorer's own score, a function of the task.
+What classes of users define was read when the step was made (`scorer`, `tasks.task_methods`): here, nothing asks for it.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from assay.records import (
-    EVERY_ROW,
-    Answer,
-    Answers,
-    Document,
-    Failed,
-    FilterScores,
-    MetricValue,
-)
+from assay.dialect import OURS, Dialect
+from assay.errors import SelfExplanatory
+from assay.records import EVERY_ROW, Answer, Answers, Document, Failed, FilterScores, MetricValue, Request, Response
 from assay.score_keys import ScoreKey
 from assay.scoring import verdicts
-from assay.scoring.ahead import ParallelMetric, compute_ahead, parallel_metrics
 from assay.scoring.batches import apply_batch
-from assay.scoring.results import (
+from assay.scoring.reductions import MetricReductions
+from assay.scoring.results import AnsweredSample, Filtered, GenResult, Reference, ResultBuilder, StepInput
+from assay.scoring.scores import (
     BoundMetric,
-    Filtered,
-    GenResult,
-    Instance,
     Repeated,
-    Result,
-    ResultBuilder,
     ScoreDict,
     ScoreRules,
-    Scores,
-    StepInput,
-    described,
-    result_of,
+    by_name,
+    check_scores,
+    reduce_row,
     score_name,
-    usable,
-    with_answers,
-    without_lost,
 )
-from assay.scoring.scorer import AnsweredSample as AnsweredSample
-from assay.scoring.scorer import ProcessResults, ProcessResultsScorer, Scorer, Unscored, bound_metrics, computed, shown
-from assay.scoring.scorer_models import asked_in_turn
-from assay.scoring.verdicts import Asks, VerdictPlan, answered
+from assay.scoring.verdicts import Asks, VerdictPlan
 from assay.scoring.workers import ScoreWorkers
-from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_overridden, is_writable, place_of, timed
-
-
-class CombinedScorer(Scorer[Scores]):
-    """A scorer made of others: `combine` computes its rows from theirs."""
-
-    combines = True
-
-    scorers: Sequence[Scorer]
-
-    def combine(
-        self, rows: Sequence[Scores], metrics: Sequence[Sequence[BoundMetric]], own: Callable[[], Scores]
-    ) -> ScoreDict:
-        """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
-        raise NotImplementedError
+from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, timed
 
 
 class Filter(Protocol):
@@ -88,325 +58,223 @@ class Unfiltered:
         return list(responses)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoringStep:
-    """One filter and its rows: those of the metrics, and those of one of `score`, `batch` and `ask`.
+class ScorePart(NamedTuple):
+    """What computes one row of a step, or several: exactly one of `compute`, `ask` and `batch` is there."""
 
-    `result` is given a document, the answers that this filter leaves, and those that every filter leaves; it returns what
-    metrics look at. `score` scores one document, `batch` all documents of a task at once, `ask` by asking other models.
+    name: str
+    """The row; where the value is a mapping, the metric that its rows belong to. Empty where a mapping names all rows itself."""
+    place: str
+    """How it is called in reasons."""
+    rows: Sequence[str] = ()
+    """The rows that fail with it; where none is known, every row of the step does."""
+    compute: Callable[[StepInput], MetricValue] | None = None
+    ask: Callable[[StepInput], Asks] | None = None
+    """Asks other models about a result, and returns the value."""
+    batch: Callable[[Sequence[StepInput]], Sequence[MetricValue]] | None = None
+    """Computes the values of all documents of a task at once."""
+
+
+class ParallelMetric:
+    """A metric of text whose scores take long: a run on a cluster computes them there, for all documents at the end.
+
+    It has the shape of a scorer for worker processes: `score` takes the references and what a filter left of the answers.
+    """
+
+    def __init__(self, name: str, compute: Callable[[Any], MetricValue]) -> None:
+        self.name = name
+        self._compute = compute
+
+    def score(self, reference: Reference, predictions: Answer) -> MetricValue:
+        return self._compute(GenResult({}, reference, predictions))
+
+    def __call__(self, result: GenResult) -> MetricValue:
+        return self._compute(result)
+
+
+@dataclass(frozen=True)
+class ScoringStep:
+    """One filter of a task, with all that scores the answers it leaves.
+
+    `result` is given a document, the answers that this filter leaves, and those that every filter leaves.
     """
 
     filter: Filter
-    metrics: Sequence[BoundMetric]
     result: Callable[[AnsweredSample, Answers, Sequence[Filtered]], StepInput]
-    compute: Callable[[StepInput], ScoreDict]
-    """The rows of the metrics."""
-    score: Callable[[StepInput], Scores] | None = None
-    batch: Callable[[Sequence[StepInput]], Sequence[Scores | Failed]] | None = None
-    ask: Callable[[StepInput], Asks] | None = None
-    own_rows: tuple[str, ...] = ()
-    """The rows that fail where score, batch or ask fails."""
+    parts: Sequence[ScorePart]
+    metrics: Sequence[BoundMetric] = ()
+    scorer: Any = None
+    """The scorer that the step was made of, for what it declares of rows, models and columns; None where there is none."""
     place: str = "scoring"
-    """The name of `score`, `batch` or `ask` in reasons."""
-    filter_place: str = "scoring"
-    """The name of the filter in reasons."""
+    """How it is called in reasons."""
+    own_rows: Sequence[str] = ()
+    """The rows that are known beside those of the metrics."""
     by_answer: Collection[str] = ()
     """Rows in which a list has a value for each answer, whatever their aggregation takes."""
-    reduce: Callable[[Scores, Answers], tuple[ScoreDict, Mapping[str, Sequence[MetricValue]]]] | None = None
-    """Makes one value for each row of those of several answers."""
-    reduces_all: bool = True
-    """Whether reductions look at every score; else at those of several answers alone."""
-    parallel: Sequence[ParallelMetric] = ()
-    """Metrics whose scores may be computed ahead."""
-    add: Callable[[ScoreDict, Scores], None] = dict.update
-    """Puts the rows of score, batch or ask to those of the metrics."""
+    reductions: Mapping[str, MetricReductions] = field(default_factory=dict)
+    """By metric how the scores of several answers become one."""
+    own_reductions: tuple[str, MetricReductions] = ("", MetricReductions())
+    """Those of all other rows, with the name of the scorer, which its own added rows leave out."""
+    reduces_single: bool = True
+    """Whether added rows are made of the score of one answer, too."""
+    dialect: Dialect = OURS
+    parents: dict[str, str] = field(default_factory=dict)
+    """Of values that came in a mapping, the metric that gave them. Documents show these, so it grows while they are scored."""
+
+    # asked for every document, and so found once
+
+    @cached_property
+    def filter_place(self) -> str:
+        return f"scoring: filter {self.filter.name!r}"
+
+    @cached_property
+    def adds_rows(self) -> bool:
+        """Whether a reduction adds rows to those of the parts."""
+        return any(reductions.added for reductions in (*self.reductions.values(), self.own_reductions[1]))
+
+    @cached_property
+    def asks(self) -> bool:
+        return any(part.ask is not None for part in self.parts)
+
+    @cached_property
+    def is_batch(self) -> bool:
+        return self.filter.is_batch or any(part.batch is not None for part in self.parts)
 
     @property
-    def is_batch(self) -> bool:
-        return self.filter.is_batch or self.batch is not None
+    def parallel(self) -> list[ParallelMetric]:
+        return [part.compute for part in self.parts if isinstance(part.compute, ParallelMetric)]
 
     @property
     def listed_rows(self) -> list[str]:
-        """The rows that are known before documents are scored."""
-        named = [
-            row for metric in self.metrics for row in (*(metric.gives or (metric.name,)), *metric.reductions.added)
-        ]
-        has_own = self.score is not None or self.batch is not None or self.ask is not None
-        return [*named, *(self.own_rows if has_own or not named else ())]
+        """The rows that results list even if every document fails."""
+        of_metrics = [row for metric in self.metrics for row in (*metric.rows, *metric.reductions.added)]
+        return list(dict.fromkeys([*of_metrics, *self.own_rows]))
 
-
-def step_of(scorer: Scorer, filter_: Filter, filters: Sequence[str], reading: ResultBuilder, task: str) -> ScoringStep:
-    """The step that a scorer's class describes. `filters` are the names of all filters of the task."""
-    return _Adapter(scorer, filter_, filters, reading, task).step()
-
-
-@dataclass(frozen=True, slots=True)
-class _Adapter:
-    """Reads what a scorer's class defines, once."""
-
-    scorer: Scorer
-    filter: Filter
-    filters: Sequence[str]
-    reading: ResultBuilder
-    task: str
-
-    def step(self) -> ScoringStep:
-        scorer = self.scorer
-        if isinstance(scorer, ProcessResultsScorer) and not is_overridden(
-            scorer, "score_instances", ProcessResultsScorer
-        ):
-            return self._processed(scorer.process_results_fn)
-        if isinstance(scorer, CombinedScorer):
-            return self._combined(scorer)
-        if scorer.calls_models:
-            return self._asked_in_turn()
-        if scorer.wants_instances and not scorer.asks and not scorer.is_batch:
-            return self._shown()
-        if scorer.asks:
-            return self._computed(ask=self._asked)
-        if scorer.is_batch:
-            return self._computed(batch=self._together)
-        has_own = scorer.has_score and not scorer.computes  # there `_compute_metrics` includes it
-        return self._computed(score=scorer.own_score if has_own else None)
-
-    def _step_with(self, **more: Any) -> ScoringStep:
-        scorer, name = self.scorer, self.filter.name
-        common: dict[str, Any] = {
-            "filter": self.filter,
-            "metrics": scorer.run_metrics(name),
-            "place": self._place,
-            "filter_place": f"scoring: filter {name!r}",
-            "own_rows": scorer.rows() or (scorer.name,),
-            "add": lambda scores, rows: scorer._put(scores, rows, scorer.name),
-            "reduce": lambda scores, answers: scorer.reduced(scores, name, answers),
-        }
-        return ScoringStep(**{**common, **more})
-
-    @property
-    def _place(self) -> str:
-        return f"scoring: {_label(self.scorer)}filter {self.filter.name!r}"
-
-    def _computed(self, **own: Any) -> ScoringStep:
-        """Rows of metrics, with those of the scorer itself."""
-        scorer, metrics = self.scorer, self.scorer.run_metrics(self.filter.name)
-        full = scorer.computes or scorer.wants_instances
-        bound = bound_metrics(scorer, metrics, self.filter.name)
-        return self._step_with(
-            result=self._full_result if full else self._result,
-            by_answer=[metric.name for metric in metrics] if scorer.computes else (),
-            parallel=() if full else parallel_metrics(metrics),
-            compute=(lambda result: scorer._compute_metrics(result, metrics))
-            if scorer.computes
-            else (lambda result: computed(result, bound, scorer)),
-            **own,
-        )
-
-    def _shown(self) -> ScoringStep:
-        """A class that wants to see a document's requests itself."""
-        scorer, name = self.scorer, self.filter.name
-        return self._step_with(
-            result=lambda document, own, answers: self._instances(document, answers),  # noqa: ARG005
-            compute=lambda instances: _scores(scorer.score_instances(instances, name)),
-            by_answer=[metric.name for metric in scorer.run_metrics(name)] if scorer.computes else (),
-        )
-
-    def _asked_in_turn(self) -> ScoringStep:
-        """A class whose code asks models by plain calls, wherever in it: all of its rows depend on the answers."""
-        scorer = self.scorer
-        own = scorer.own_score if scorer.has_score and not scorer.computes else None
-        step = self._shown() if scorer.wants_instances else self._computed(score=own)
-        rows = tuple(row for metric in step.metrics for row in metric.gives or (metric.name,))
-        return replace(
-            step,
-            score=None,
-            compute=lambda result: {},  # noqa: ARG005
-            ask=lambda result: asked_in_turn(step.place, lambda: finished(rows_by(step, result))),
-            own_rows=(*rows, *step.own_rows),
-        )
-
-    def _processed(self, function: ProcessResults) -> ScoringStep:
-        """A `process_results` function, which is handed a document and its answers."""
-        return self._step_with(
-            place=f"scoring: process_results of filter {self.filter.name!r}",
-            result=lambda document, own, answers: (document.sample.doc, own),  # noqa: ARG005
-            compute=partial(self._returned, function),
-            reduces_all=False,
-            own_rows=(),
-        )
-
-    def _returned(self, function: ProcessResults, arguments: tuple[Document, list[Answer]]) -> ScoreDict:
-        """The rows that `process_results` returns; lm-eval's tasks may return none for some documents."""
-        rows = function(*arguments)
-        if self.scorer.task_dialect.leaves_out_missing_scores:
-            return dict(rows or {})
-        declared = [metric.name for metric in self.scorer.get_metrics(self.filter.name)]
-        return returned_rows(
-            rows, declared, place_of(f"scoring: process_results of filter {self.filter.name!r}", function)
-        )
-
-    def _combined(self, scorer: CombinedScorer) -> ScoringStep:
-        """Several scorers as one: each has a step, and is given what a step is given."""
-        members = [replace(self, scorer=member).step() for member in scorer.scorers]
-        bound = bound_metrics(scorer, scorer.run_metrics(self.filter.name), self.filter.name)
-
-        def compute(arguments: StepInput) -> ScoreDict:
-            return computed(self._result(*arguments), bound, scorer)
-
-        def combined(arguments: StepInput) -> Asks:
-            rows: list[Scores] = []
-            for member in members:
-                theirs = yield from rows_by(member, member.result(*arguments))
-                rows.append(theirs)
-            return scorer.combine(rows, [member.metrics for member in members], lambda: compute(arguments))
-
-        own: dict[str, Any] = (
-            {"ask": combined} if scorer.asks else {"score": lambda arguments: finished(combined(arguments))}
-        )
-        return self._step_with(
-            result=lambda *arguments: arguments,
-            compute=compute,
-            **own,
-        )
-
-    def _result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
-        if document.instances:
-            return result_of(self._instances(document, answers), self.filter.name)
-        result = self.reading.result(document.sample, own)
-        result.question = document.question
-        return result
-
-    def _full_result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
-        result = self._result(document, own, answers)
-        result.instances = self._instances(document, answers)
-        if isinstance(result, GenResult) and result.instances:
-            result.target = result.instances[0].target  # as classes of users see it, with instances or without
-        return result
-
-    def _instances(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Sequence[Instance]:
-        if document.instances:
-            return with_answers(document.instances, self.filters, answers)
-        known = {name: each for name, each in zip(self.filters, answers, strict=True) if not isinstance(each, Failed)}
-        return without_lost(shown(document, known, self.reading, self.task), self.filters, answers)
-
-    def _asked(self, result: Result) -> Asks:
-        value = yield from self.scorer.ask(result)
-        return self.scorer.own_rows(value, result)
-
-    def _together(self, results: Sequence[Result]) -> list[Scores | Failed]:
-        values = self.scorer.together(results, self._place)
-        return [
-            value if isinstance(value, Failed) else self.scorer.own_rows(value, result)
-            for result, value in zip(results, values, strict=True)
-        ]
-
-
-def rows_by(step: ScoringStep, result: StepInput) -> Asks:
-    """The rows that a step makes of one result; yields what it asks."""
-    scores = step.compute(result)
-    if step.score is not None:
-        put(step, scores, call_user_code(step.place, step.score, result))
-    elif step.ask is not None:
-        put(step, scores, (yield from answered(step.place, step.ask, result)))
-    return scores
-
-
-def put(step: ScoringStep, scores: ScoreDict, rows: Scores | Failed) -> None:
-    """Add the step's own rows; where it failed, each of them with the reason."""
-    step.add(scores, dict.fromkeys(step.own_rows, rows) if isinstance(rows, Failed) else rows)
-
-
-def returned_rows(returned: MetricValue, declared: Sequence[str], place: str) -> ScoreDict:
-    """The rows that a `process_results` function returned. `declared` are the metrics that the task names.
-
-    No row at all is a failure: the document would be missing from every number, without a word.
-    """
-    if not isinstance(returned, Mapping):
-        raise Unscored(f"{place} returned {described(returned)}, and must return values by name, as in {{'acc': 1.0}}")
-    if not returned:
-        raise Unscored(f"{place} returned no value")
-    rows, names = dict(returned), {score_name(key) for key in returned}
-    if declared and names.isdisjoint(declared):
-        what = f"{place} returned {', '.join(map(repr, rows)):.80}, and none of the metrics in metric_list"
-        rows |= dict.fromkeys(declared, Failed(f"{what} — use their names"))
-    return rows
-
-
-def finished(plan: Asks) -> Scores:
-    """The rows of a plan that asks nothing."""
-    try:
-        requests = next(plan)
-    except StopIteration as stop:
-        rows: Scores = stop.value
-        return rows
-    raise ValueError(f"{len(requests)} questions were to be asked about this answer, and 0 were answered")
-
-
-def _label(scorer: Scorer) -> str:
-    """A scorer in reasons: its name; nothing where metrics do all."""
-    kind = type(scorer)
-    if kind.__module__ == Scorer.__module__:
-        return ""
-    return f"scorer {scorer.name!r} of "
-
-
-def _scores(result: Result | Scores) -> ScoreDict:
-    rows = result.scores if isinstance(result, Result) else result
-    if not isinstance(rows, Mapping):
-        raise TypeError(f"score_instances returned {described(rows)}, and must return a result, or scores by name")
-    if not rows:
-        raise ValueError("score_instances returned no scores")
-    return dict(rows)
-
-
-# --- the loop ------------------------------------------------------------------------------------------------------
+    def lose(self, failure: Failed, own: Filtered = ()) -> FilterScores:
+        """The scores of a document of which every row failed for one reason; `own` are the answers that the filter left."""
+        answers = () if isinstance(own, Failed) else own
+        return FilterScores(self.filter.name, answers, {}, _NO_REPEATS, {EVERY_ROW: failure.reason})
 
 
 _NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
+
+
+# --- the rows of a result ----------------------------------------------------------------------------------------------
+
+
+ComputeMetric = Callable[[StepInput, BoundMetric], MetricValue]
+"""Computes a metric of a result, as a user's class defines it."""
+
+
+def metric_parts(
+    metrics: Sequence[BoundMetric],
+    filter_name: str | None = None,
+    compute: ComputeMetric | None = None,
+) -> list[ScorePart]:
+    """A part for each metric; `compute` is given where a class of the user's computes every metric in its own way."""
+    of_filter = f" of filter {filter_name!r}" if filter_name is not None else ""
+    return [
+        ScorePart(
+            metric.name,
+            f"scoring: metric {metric.name!r}{of_filter}",
+            metric.rows,
+            metric.compute if compute is None else partial(_compute_by, compute, metric),
+        )
+        for metric in metrics
+    ]
+
+
+def _compute_by(compute: ComputeMetric, metric: BoundMetric, result: StepInput) -> MetricValue:
+    return compute(result, metric)
+
+
+def plan_rows(step: ScoringStep, result: StepInput) -> Generator[Sequence[Request], Sequence[Response], ScoreDict]:
+    """The rows of a result by all parts of a step, one that asks included: yields what it asks."""
+    scores: ScoreDict = {}
+    for part in step.parts:
+        if part.ask is not None:
+            value = yield from verdicts.answered(part.place, part.ask, result)
+        else:
+            assert part.compute is not None, "a member of an ensemble scores one document at a time"
+            value = call_user_code(part.place, part.compute, result)
+        add_value(step, scores, part, value)
+    return scores
+
+
+def add_value(step: ScoringStep, scores: ScoreDict, part: ScorePart, value: MetricValue) -> None:
+    """Write the value of a part down under its name; of several by name, each under its own."""
+    name = part.name
+    if isinstance(value, Failed):
+        if not part.rows:
+            raise SelfExplanatory(value.reason)
+        add_rows(scores, dict.fromkeys(part.rows, value), name, step.dialect)
+        return
+    if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
+        value = by_name(value, name)
+    if not isinstance(value, Mapping):
+        add_rows(scores, {name: value}, name, step.dialect)
+    elif not name:
+        add_rows(scores, value, name, step.dialect)
+    elif not value and not step.dialect.leaves_out_missing_scores:
+        reason = f"scoring: {name!r} returned no value: the mapping is empty"
+        add_rows(scores, {name: Failed(reason)}, name, step.dialect)
+    else:
+        add_rows(scores, value, name, step.dialect)
+        step.parents.update(dict.fromkeys(map(score_name, value), name))
+
+
+def add_rows(scores: ScoreDict, rows: Mapping[Any, MetricValue], source: str, dialect: Dialect) -> None:
+    """Add rows; a second one of the same name fails, unless the dialect keeps the last."""
+    for key, value in rows.items():
+        name = score_name(key)
+        if name in scores and not dialect.keeps_last_of_equal_rows:
+            what = f"scoring: {source!r} returns {name!r}, which is the name of another row of this filter"
+            scores[name] = Failed(f"{what} — rename one of them")
+        else:
+            scores[name] = value
+
+
+# --- the loop ----------------------------------------------------------------------------------------------------------
+
 GuardedCall = Callable[..., Any]
 """`call_user_code`, or the same with a clock."""
 timed_call: GuardedCall = partial(timed, TIME_LIMIT)
-_NOTHING_ASKED: Mapping[int, Scores | Failed] = MappingProxyType({})
+
+
+class _Ahead(NamedTuple):
+    """What is known of a document before it is scored, since it was computed for all documents together."""
+
+    answers: Sequence[Filtered] | None = None
+    """By step, the answers that its filter leaves; None where nothing was computed ahead."""
+    results: Mapping[int, StepInput] = MappingProxyType({})
+    """Results by number of the step."""
+    values: Mapping[tuple[int, int], MetricValue] = MappingProxyType({})
+    """Values of parts, by number of the step and of the part."""
+
+
+_NOTHING = _Ahead()
 
 
 @dataclass(frozen=True)
 class ScoringLoop:
-    """The scoring loop of a task: a step for each filter with its scorer."""
+    """The scoring loop of a task: a step for each filter."""
 
-    pipelines: Sequence[tuple[Filter, Scorer]]
+    steps: Sequence[ScoringStep]
     reading: ResultBuilder
-    task: str = ""
     rules: ScoreRules | None = None
     """Checks of scores; None where the caller checks them."""
-    steps: Sequence[ScoringStep] = ()
-    """One for each filter; given by tasks that have no scorers."""
-    adapt: "Callable[[ScoringLoop, ScoringStep, Scorer], ScoringStep] | None" = None
-    """Changes a step: a class of the user's may create results and compute metrics itself."""
     call: GuardedCall = timed_call
     """Calls the scoring of one document; without a clock where that runs no code of users."""
-    is_batch: bool = field(init=False, default=False)
-    asks: bool = field(init=False, default=False)
-    waits: bool = field(init=False, default=False)
-    """Whether documents are scored when all of them have their answers."""
-    workers: ScoreWorkers | None = field(init=False, default=None)
+    workers: ScoreWorkers | None = None
+    """Where the scores of parallel metrics are computed, for all documents at the end; None: here, like all others."""
 
-    def __post_init__(self) -> None:
-        names = [pipeline.name for pipeline, _ in self.pipelines]
-        from_scorers = [
-            step_of(scorer, pipeline, names, self.reading, self.task) for pipeline, scorer in self.pipelines
-        ]
-        if self.adapt is not None:
-            scorers = [scorer for _, scorer in self.pipelines]
-            from_scorers = [self.adapt(self, *each) for each in zip(from_scorers, scorers, strict=True)]
-        steps = from_scorers or self.steps
-        object.__setattr__(self, "steps", steps)
-        object.__setattr__(self, "is_batch", any(step.is_batch for step in steps))
-        object.__setattr__(self, "asks", any(step.ask is not None for step in steps))
-        object.__setattr__(self, "waits", self.is_batch)
+    @cached_property
+    def asks(self) -> bool:
+        return any(step.asks for step in self.steps)
 
-    def work_in(self, workers: ScoreWorkers) -> None:
-        """Compute the scores of parallel metrics there, for all documents at the end."""
-        object.__setattr__(self, "workers", workers)
-        object.__setattr__(self, "waits", True)
+    @cached_property
+    def waits(self) -> bool:
+        """Whether documents are scored when all of them have their answers."""
+        return self.workers is not None or any(step.is_batch for step in self.steps)
 
     @property
     def metrics(self) -> list[BoundMetric]:
@@ -419,194 +287,177 @@ class ScoringLoop:
 
     @property
     def parents(self) -> dict[str, str]:
-        """Values that came in a mapping, by name: the metric that gave them. Known when documents have been scored."""
-        return {name: parent for _, scorer in self.pipelines for name, parent in scorer.parents.items()}
+        """Of values that came in a mapping, the metric that gave them. Known when documents have been scored."""
+        return {row: parent for step in self.steps for row, parent in step.parents.items()}
+
+    @cached_property
+    def keeps_answers_only(self) -> bool:
+        """Whether nothing is scored, as with --predict_only."""
+        return all(metric.name == "bypass" for metric in self.metrics) and bool(self.metrics)
 
     def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
-        if any([document.without_text for document in documents]) and not self._scores_nothing:  # noqa: C419  # nearly always none
-            rest = [document for document in documents if not document.without_text]
-            scored = iter(self.score(rest) if rest else ())
-            return [Failed(each.without_text) if each.without_text else next(scored) for each in documents]
-        if self.workers is not None:
-            by_step = [self._answers(step, documents) for step in self.steps]
-            documents = compute_ahead(self.steps, documents, by_step, self.workers)
-        if self.is_batch:
-            return self._score_together(documents)
-        return [self.call("scoring", self._score_one, document) for document in documents]
+        scored = [document for document in documents if not document.without_text or self.keeps_answers_only]
+        ahead = self._compute_ahead(scored) if self.waits else [_NOTHING] * len(scored)
+        rows = [
+            self.call("scoring", self._score, document, known) for document, known in zip(scored, ahead, strict=True)
+        ]
+        if len(rows) == len(documents):
+            return rows
+        left = iter(rows)
+        return [Failed(document.without_text) if document.without_text else next(left) for document in documents]
 
-    @property
-    def _scores_nothing(self) -> bool:
-        """Whether answers are only kept, as with --predict_only."""
-        return all(metric.name == "bypass" for metric in self.metrics) and bool(self.metrics)
+    def _score(self, document: AnsweredSample, ahead: _Ahead) -> list[FilterScores] | Failed:
+        """For each filter of one document: make the result, then compute its rows. Where every row failed, the document has."""
+        answers = ahead.answers or [self._filter(step, document, call_user_code) for step in self.steps]
+        if self.asks:
+            ahead = ahead._replace(values={**ahead.values, **self._replay(document, answers)})
+        scores: list[FilterScores] = []
+        for number, step in enumerate(self.steps):
+            own = answers[number]
+            rows = (
+                own
+                if isinstance(own, Failed)
+                else call_user_code(step.place, self._rows, number, document, answers, ahead)
+            )
+            scores.append(step.lose(rows, own) if isinstance(rows, Failed) else rows)
+        for scored in scores:
+            if scored.values or not scored.failed:
+                return scores
+        return Failed("; ".join(dict.fromkeys(reason for scored in scores for reason in scored.failed.values())))
+
+    def _rows(self, number: int, document: AnsweredSample, answers: Sequence[Filtered], ahead: _Ahead) -> FilterScores:
+        """The rows of one document by one step."""
+        step, own = self.steps[number], answers[number]
+        result = ahead.results[number] if number in ahead.results else step.result(document, own, answers)
+        known, scores = ahead.values, ScoreDict()
+        for position, part in enumerate(step.parts):
+            if known and (number, position) in known:
+                value = known[number, position]
+            else:
+                value = call_user_code(part.place, part.compute, result)  # type: ignore[arg-type]  # the others are known
+            if type(value) is float and part.name not in scores:  # as nearly always
+                scores[part.name] = value
+            else:
+                add_value(step, scores, part, value)
+        return self._reduce(step, scores, own)
+
+    def _reduce(self, step: ScoringStep, scores: ScoreDict, own: Answers) -> FilterScores:
+        """One value for each row, or the reason that there is none; where a row has scores of several answers, these too."""
+        name, rules = step.filter.name, self.rules
+        if rules is not None:
+            scores = check_scores(scores, own, name, rules, step.by_answer)
+        repeats = _NO_REPEATS
+        if (step.adds_rows and step.reduces_single) or Repeated in map(type, scores.values()):
+            repeats = {row: list(each) for row, each in scores.items() if isinstance(each, Repeated) and len(each) > 1}
+            scores = reduce_rows(step, scores, own)
+            if rules is not None:  # reductions are user code, too
+                scores = check_scores(scores, (), name, rules)
+        if Failed not in map(type, scores.values()):
+            return FilterScores(name, own, scores, repeats)
+        failed = {row: value.reason for row, value in scores.items() if isinstance(value, Failed)}
+        values = {row: value for row, value in scores.items() if row not in failed}
+        return FilterScores(name, own, values, {row: repeats[row] for row in repeats if row in values}, failed)
+
+    # what other models are asked about an answer
 
     def verdict_plan(self, document: AnsweredSample) -> VerdictPlan:
-        """The plan of what scorers ask other models about a document's answers; returns the rows of those steps."""
+        """The plan of what scorers ask other models about a document's answers; returns the values of those parts."""
         if document.without_text:
             return verdicts.together({})
-        return self._verdict_plan(document, [self._answers(step, [document])[0] for step in self.steps])
+        return self._verdict_plan(document, [self._filter(step, document, timed_call) for step in self.steps])
 
     def _verdict_plan(self, document: AnsweredSample, answers: Sequence[Filtered]) -> VerdictPlan:
-        plans: dict[int, Any] = {}
-        for number, step in enumerate(self.steps):
-            if step.ask is not None:
-                result = _result(step, document, answers[number], answers, timed_call)
-                plans[number] = result if isinstance(result, Failed) else answered(step.place, step.ask, result)
+        plans: dict[tuple[int, int], Any] = {}
+        for number, position in self._asking:
+            step, own = self.steps[number], answers[number]
+            part = step.parts[position]
+            result = own if isinstance(own, Failed) else timed_call(step.place, step.result, document, own, answers)
+            assert part.ask is not None
+            failed = isinstance(result, Failed)
+            plans[number, position] = result if failed else verdicts.answered(part.place, part.ask, result)
         return verdicts.together(plans)
 
-    def _replayed(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Mapping[int, Scores | Failed]:
-        """The rows of the steps that ask, from what was answered."""
-        numbers = [number for number, step in enumerate(self.steps) if step.ask is not None]
-        return verdicts.replayed(self._verdict_plan(document, answers), document.verdicts, numbers)
-
-    def _score_one(self, document: AnsweredSample) -> list[FilterScores] | Failed:
-        """For filter, of one document, under one clock."""
-        responses, doc, filtered = document.responses, document.sample.doc, document.filtered
-        answers = [
-            filtered[step.filter.name]
-            if step.filter.name in filtered
-            else call_user_code(step.filter_place, step.filter.apply, responses, doc)
-            for step in self.steps
-        ]
-        asked = self._replayed(document, answers) if self.asks else _NOTHING_ASKED
-        return _document([
-            self._step(step, document, answers[number], answers, asked.get(number), call_user_code)
-            for number, step in enumerate(self.steps)
-        ])  # fmt: skip
-
-    def _score_together(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
-        """For filter, for document: every call has its own time limit, since there may be many documents."""
-        by_step = [self._answers(step, documents) for step in self.steps]
-        by_document = list(zip(*by_step, strict=True))
-        asked = [
-            self._replayed(document, every_answer) if self.asks else _NOTHING_ASKED
-            for document, every_answer in zip(documents, by_document, strict=True)
-        ]
-        rows: list[list[FilterScores]] = [[] for _ in documents]
-        for number, step in enumerate(self.steps):
-            step_scores = (
-                self._together(step, documents, by_step[number], by_document)
-                if step.batch is not None
-                else [
-                    self._step(step, document, every_answer[number], every_answer, replies.get(number), timed_call)
-                    for document, every_answer, replies in zip(documents, by_document, asked, strict=True)
-                ]
-            )
-            for known, each in zip(rows, step_scores, strict=True):
-                known.append(each)
-        return [_document(each) for each in rows]
-
-    def _step(  # what a step is given
-        self, step: ScoringStep, document: AnsweredSample, own: Filtered, answers: Sequence[Filtered],
-        asked: Scores | Failed | None, call: GuardedCall,
-    ) -> FilterScores:  # fmt: skip
-        """The rows of one step and document."""
-        if type(own) is Failed:
-            return without_scores(step, own, own)
-        scores = call(step.place, self._rows, step, document, own, answers, asked)
-        return without_scores(step, scores, own) if type(scores) is Failed else scores
-
-    def _rows(
-        self,
-        step: ScoringStep,
-        document: AnsweredSample,
-        own: Answers,
-        answers: Sequence[Filtered],
-        asked: Scores | Failed | None,
-    ) -> FilterScores:
-        """The rows of one document: create the result, then for each metric compute."""
-        result = step.result(document, own, answers)
-        scores = step.compute(result)
-        if step.score is not None:
-            put(step, scores, call_user_code(step.place, step.score, result))
-        elif asked is not None:
-            put(step, scores, asked)
-        return self._reduced(step, scores, own)
-
-    def _together(
-        self,
-        step: ScoringStep,
-        documents: Sequence[AnsweredSample],
-        own: Sequence[Filtered],
-        answers: Sequence[Sequence[Filtered]],
-    ) -> list[FilterScores]:
-        """The rows of all documents by a step that scores them at once."""
-        assert step.batch is not None
-        results = [
-            _result(step, document, mine, every_answer, timed_call)
-            for document, mine, every_answer in zip(documents, own, answers, strict=True)
-        ]
-        whole = [result for result in results if not isinstance(result, Failed)]
-        rows = iter(apply_batch(step.place, step.batch, whole))
-        pairs = [each if isinstance(each, Failed) else (each, next(rows)) for each in results]
+    @cached_property
+    def _asking(self) -> list[tuple[int, int]]:
+        """The parts that ask, by number of the step and of the part."""
         return [
-            without_scores(step, each, mine) if isinstance(each, Failed) else self._batched(step, *each, mine)
-            for each, mine in zip(pairs, own, strict=True)
+            (number, position)
+            for number, step in enumerate(self.steps)
+            for position, part in enumerate(step.parts)
+            if part.ask is not None
         ]
 
-    def _batched(self, step: ScoringStep, result: StepInput, rows: Scores | Failed, own: Filtered) -> FilterScores:
-        def all_rows() -> FilterScores:
-            scores = step.compute(result)
-            put(step, scores, rows)
-            return self._reduced(step, scores, own)
+    def _replay(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Mapping[tuple[int, int], MetricValue]:
+        """The values of the parts that ask, from what was answered."""
+        return verdicts.replayed(self._verdict_plan(document, answers), document.verdicts, self._asking)
 
-        scores = timed(TIME_LIMIT, step.place, all_rows)
-        return without_scores(step, scores, own) if isinstance(scores, Failed) else scores
+    # what is computed for all documents together
 
-    def _reduced(self, step: ScoringStep, scores: Scores, own: Filtered) -> FilterScores:
-        """One value for each row, or the reason that there is none."""
-        name = step.filter.name
-        if self.rules is not None:
-            scores = usable(scores, own, name, self.rules, by_answer=step.by_answer)
-        values, repeats = scores, _NO_REPEATS
-        if step.reduce is not None and (step.reduces_all or Repeated in map(type, scores.values())):
-            values, repeats = step.reduce(scores, own)
-            if self.rules is not None:  # reductions are user code, too
-                values = usable(values, (), name, self.rules)
-        if Failed not in map(type, values.values()):
-            return FilterScores(name, own, values, repeats)
-        failed = {row: value.reason for row, value in values.items() if isinstance(value, Failed)}
-        scored = {row: value for row, value in values.items() if row not in failed}
-        return FilterScores(name, own, scored, {row: repeats[row] for row in repeats if row in scored}, failed)
-
-    def _answers(self, step: ScoringStep, documents: Sequence[AnsweredSample]) -> list[Filtered]:
-        """The answers that a filter leaves of every document; a filter that must see them all at once, does."""
-        pipeline, place, name = step.filter, step.filter_place, step.filter.name
-        if not pipeline.is_batch or all(name in document.filtered for document in documents):
-            return [
-                document.filtered[name]
-                if name in document.filtered
-                else timed_call(place, pipeline.apply, document.responses, document.sample.doc)
-                for document in documents
+    def _compute_ahead(self, documents: Sequence[AnsweredSample]) -> list[_Ahead]:
+        """Of every document what filters leave, and the values of parts that look at all documents or are computed elsewhere."""
+        by_step = [self._filter_all(step, documents) for step in self.steps]
+        ahead = [_Ahead(answers, {}, {}) for answers in zip(*by_step, strict=True)]
+        for number, step in enumerate(self.steps):
+            batches = {position: batch for position, part in enumerate(step.parts) if (batch := self._batch(part))}
+            if not batches:
+                continue
+            made = [
+                (known, timed_call(step.place, step.result, document, own, known.answers))
+                for document, known in zip(documents, ahead, strict=True)
+                if not isinstance(own := known.answers[number], Failed)  # type: ignore[index]  # they were given
             ]
+            made = [(known, result) for known, result in made if not isinstance(result, Failed)]
+            results = [result for _, result in made]
+            for known, result in made:
+                known.results[number] = result  # type: ignore[index]  # made above
+            for position, batch in batches.items():
+                values = apply_batch(step.parts[position].place, batch, results)
+                for (known, _), value in zip(made, values, strict=True):
+                    known.values[number, position] = value  # type: ignore[index]
+        return ahead
+
+    def _batch(self, part: ScorePart) -> Callable[[Sequence[StepInput]], Sequence[MetricValue]] | None:
+        """How the values of all documents are computed at once, where they are."""
+        metric, workers = part.compute, self.workers
+        if workers is None or not isinstance(metric, ParallelMetric):
+            return part.batch
+        return lambda results: workers.score(metric, [(each.references, each.answer) for each in results], part.place)
+
+    def _filter(self, step: ScoringStep, document: AnsweredSample, call: GuardedCall) -> Filtered:
+        """The answers that a filter leaves of a document, unless it was applied before."""
+        filtered = document.filtered
+        if filtered and step.filter.name in filtered:
+            return filtered[step.filter.name]
+        answers: Filtered = call(step.filter_place, step.filter.apply, document.responses, document.sample.doc)
+        return answers
+
+    def _filter_all(self, step: ScoringStep, documents: Sequence[AnsweredSample]) -> list[Filtered]:
+        """The answers that a filter leaves of every document; a filter that must see them all at once, does."""
+        name, place = step.filter.name, step.filter_place
+        if not step.filter.is_batch or all(name in document.filtered for document in documents):
+            return [self._filter(step, document, timed_call) for document in documents]
 
         def answers_of(some: Sequence[AnsweredSample]) -> list[Answers]:
-            responses = [list(each) for document in some for each in document.responses]  # a filter may change them
+            responses = [list(given) for document in some for given in document.responses]  # a filter may change them
             docs = [document.sample.doc for document in some for _ in document.responses]
-            parts = iter(pipeline.apply_batch(responses, docs))
+            parts = iter(step.filter.apply_batch(responses, docs))
             return [[next(parts) for _ in document.responses] for document in some]
 
-        by_document = apply_batch(place, answers_of, documents)
         odd = Failed(f"{place} returned {HALF}")
-        return [each if isinstance(each, Failed) or is_writable(each) else odd for each in by_document]
+        by_document = apply_batch(place, answers_of, documents)
+        return [left if isinstance(left, Failed) or is_writable(left) else odd for left in by_document]
 
 
-def _result(
-    step: ScoringStep, document: AnsweredSample, own: Answers, answers: Sequence[Filtered], call: GuardedCall
-) -> StepInput:
-    """The result that a step scores, or why it cannot be made."""
-    return own if isinstance(own, Failed) else call(step.place, step.result, document, own, answers)
-
-
-def without_scores(step: ScoringStep, lost: Failed, own: Filtered) -> FilterScores:
-    """A step that failed as a whole: every row of its filter has the reason."""
-    answers = () if isinstance(own, Failed) else own
-    return FilterScores(step.filter.name, answers, {}, _NO_REPEATS, {EVERY_ROW: lost.reason})
-
-
-def _document(rows: list[FilterScores]) -> list[FilterScores] | Failed:
-    """The rows of a document; where all of them failed, the document has."""
-    for each in rows:
-        if each.values or not each.failed:
-            return rows
-    return Failed("; ".join(dict.fromkeys(reason for each in rows for reason in each.failed.values())))
+def reduce_rows(step: ScoringStep, scores: ScoreDict, answers: Answers) -> ScoreDict:
+    """One value for each row: of several answers' the reduced one, and the rows that reductions add."""
+    reduced: ScoreDict = {}
+    for row, value in scores.items():
+        source = step.parents.get(row, row)
+        name, own = step.own_reductions
+        reductions = step.reductions.get(source)
+        rows = reduce_row(
+            name if reductions is None else source, row, value, own if reductions is None else reductions, answers
+        )
+        add_rows(reduced, rows, row, step.dialect)
+    return reduced

@@ -11,12 +11,16 @@ from assay.records import Params, UserFunction, UserValue
 from assay.registry import Registry
 from assay.scoring.scorer import (
     MEMBERS,
+    CombinedScorer,
     GenerationScorer,
     LoglikelihoodScorer,
     PerplexityScorer,
     ProcessResultsScorer,
     Scorer,
+    calls_models,
     first_parameter,
+    is_batch,
+    members_of,
 )
 from assay.scoring.scorer_models import holds_model, makes_models
 from assay.signatures import Accepted, Where, accepted
@@ -46,6 +50,14 @@ def scorer_class(thing: UserValue) -> type[Scorer] | None:
     return type(thing.__name__, (thing, Scorer), {"__module__": thing.__module__})
 
 
+def create_scorer(kind: type[Scorer], config: TaskConfig | None, kwargs: Params) -> Scorer:
+    """The scorer of a task with the parameters that its file gives: they, or the configuration, fill the first one."""
+    first, named = first_parameter(kind)
+    if first is not None and first not in (*kwargs, MEMBERS):
+        return kind(config, **kwargs)
+    return kind(**kwargs, **({"config": config} if "config" in named and "config" not in kwargs else {}))
+
+
 class _Scorers(Registry[type[Scorer], Scorer]):
     """Classes of scorers: the configuration of the task fills the first parameter, unless a file gives that one."""
 
@@ -53,8 +65,7 @@ class _Scorers(Registry[type[Scorer], Scorer]):
         takes = accepted(member)
         named = {name: each for name, each in takes.named.items() if name not in CONFIG}
         first = first_parameter(member)[0] if isinstance(member, type) else None
-        makes_itself = inspect.getattr_static(member, "create") is not inspect.getattr_static(Scorer, "create")
-        if first in named and first != MEMBERS and not makes_itself:
+        if first in named and first != MEMBERS:
             named[first] = named[first].replace(default=None)
         return replace(takes, named=named)
 
@@ -93,7 +104,7 @@ SCORER_REGISTRY = SCORERS = _Scorers(
     group="assay.scorers",
     supplied=("config",),
     adopt=_adopted,
-    build=lambda kind, config, **kwargs: kind.create(config, **kwargs),
+    build=lambda kind, config, **kwargs: create_scorer(kind, config, kwargs),
 )
 """Scorers by name; `SCORER_REGISTRY["mine"] = Mine` registers one, by the name that seed 001 gives the registry."""
 
@@ -117,9 +128,8 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     scorer = SCORERS.bind(kind, _with_members(kwargs, config, place), place, config)
     if scorer.config is None:
         scorer.config = config
-    scorer.made_with(kwargs)
-    if scorer.calls_models:
-        scorer.asks = True
+    scorer._parameters = kwargs
+    scorer.asks = scorer.asks or calls_models(scorer)
     _check_scorer(scorer, named if isinstance(named, str) else named.__name__, place)
     if config is not None and config.output_type not in scorer.output_types:
         called = named if isinstance(named, str) else named.__name__
@@ -151,7 +161,7 @@ def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
             raise ConfigError.at(
                 place, f"scorer {named!r}: {method} {what}", f"write `def {method}(self, {', '.join(arguments)})`"
             )
-    if scorer.asks and scorer.is_batch:
+    if scorer.asks and is_batch(scorer):
         what = f"scorer {named!r} asks other models and scores all documents at once"
         raise ConfigError.at(place, what, "let it do one of the two")
     if holds_model(scorer):
@@ -160,9 +170,9 @@ def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
     if makes_models(type(scorer)):
         what = f"scorer {named!r} makes a model when it scores, which is too late for the run to open it"
         raise ConfigError.at(place, what, "call get_model in __init__")
-    for member in () if scorer.combines else scorer.members:
-        if member.is_batch or (member.asks and not member.calls_models):
-            does = "scores all documents at once" if member.is_batch else "asks other models"
+    for member in () if isinstance(scorer, CombinedScorer) else members_of(scorer):
+        if is_batch(member) or (member.asks and not calls_models(member)):
+            does = "scores all documents at once" if is_batch(member) else "asks other models"
             what = f"scorer {named!r} calls {member.name!r}, which {does}"
             raise ConfigError.at(place, what, "use `type: ensemble`, or leave that one out")
 

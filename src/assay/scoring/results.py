@@ -1,40 +1,27 @@
-"""Results and values: a document's answers next to what is right, the metrics that take them, and the values they return."""
+"""Results: the requests and answers of a document next to what is right about it, as metrics, scorers and helper code see them."""
 
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Never
 
 from assay.dialect import OURS, Dialect
-from assay.errors import Place, SelfExplanatory, some
+from assay.errors import SelfExplanatory, some
 from assay.records import (
     Answer,
     Answers,
     Failed,
     Likelihood,
     Loglikelihood,
-    MetricValue,
     Params,
     Request,
     Response,
     Rolling,
     Sample,
     Text,
-    UserValue,
-    exact,
-    number,
+    arguments,
 )
-from assay.score_keys import metric_name_problem
-from assay.scoring.reductions import MetricReductions, Reduction
-from assay.statistics.aggregations import Repeated as Repeated
-from assay.statistics.influence import Bounds
-from assay.user_code import call_user_code
 
-Scores = Mapping[str, MetricValue]
-"""Values by row: one for the document, those of several answers (`Repeated`), or the failure of the row."""
-ScoreDict = dict[str, MetricValue]
-"""The same where rows are added."""
 Reference = Any
 """A value that answers are compared with, from a column of data: usually text, or the index of a choice."""
 References = Sequence[Reference]
@@ -52,7 +39,7 @@ OUT_OF_RANGE = -100
 CHOICE, LIKELIHOOD, ROLLING, GENERATE = "multiple_choice", "loglikelihood", "loglikelihood_rolling", "generate_until"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Instance:
     """One request: `resps` are the raw responses to it, one per repeat; `filtered_resps` what each filter left of them.
 
@@ -65,7 +52,7 @@ class Instance:
     target: Any = None
     idx: int = 0
     resps: Sequence[Any] = ()
-    filtered_resps: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    filtered_resps: dict[str, Any] = field(default_factory=dict)
     task_name: str = ""
     request_type: str = "generate_until"
     choices: Sequence[str] = ()
@@ -73,6 +60,23 @@ class Instance:
     @property
     def repeats(self) -> int:
         return len(self.resps)
+
+
+class AnsweredSample(NamedTuple):
+    """A sample with its responses: for each request, one per repeat, as filters see them; and what scorers asked about it."""
+
+    sample: Sample
+    responses: Sequence[list[Any]]
+    verdicts: Sequence[Response] = ()
+    """The responses to what scorers asked, in the order they asked."""
+    question: str = ""
+    """The question, without examples and instructions around it; known where scorers ask about it."""
+    filtered: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """By filter, answers that are filtered already."""
+    instances: Sequence[Instance] = ()
+    """The requests of the document, where it is made of them."""
+    without_text: str = ""
+    """Why an answer has nothing that filters and metrics look at, where one has not: empty otherwise."""
 
 
 class PartlyFiltered(dict[str, Answer]):
@@ -226,30 +230,14 @@ def result_of(instances: Sequence[Instance], filter_name: str) -> Result:
 def with_answers(
     instances: Sequence[Instance], filters: Sequence[str], answers: Sequence[Filtered]
 ) -> Sequence[Instance]:
-    """Instances with the answers that filters leave, where these are known."""
-    if not answers:
-        return instances
-    named = {name: each for name, each in zip(filters, answers, strict=True) if not isinstance(each, Failed)}
-    return without_lost(
-        [
-            replace(
-                instance, filtered_resps={**instance.filtered_resps, **{name: named[name][number] for name in named}}
-            )
-            for number, instance in enumerate(instances)
-        ],
-        filters,
-        answers,
-    )
-
-
-def without_lost(
-    instances: Sequence[Instance], filters: Sequence[str], answers: Sequence[Filtered]
-) -> Sequence[Instance]:
-    """Instances that refuse to show the answers of filters that failed."""
-    lost = {name: each for name, each in zip(filters, answers, strict=True) if isinstance(each, Failed)}
-    if not lost:
-        return instances
-    return [replace(each, filtered_resps=PartlyFiltered(each.filtered_resps, lost)) for each in instances]
+    """Instances with the answers that filters leave; those of a filter that failed they refuse to show."""
+    known = {name: left for name, left in zip(filters, answers, strict=bool(answers)) if not isinstance(left, Failed)}
+    lost = {name: left for name, left in zip(filters, answers, strict=bool(answers)) if isinstance(left, Failed)}
+    copies = []
+    for number, instance in enumerate(instances):
+        filtered = {**instance.filtered_resps, **{name: left[number] for name, left in known.items()}}
+        copies.append(replace(instance, filtered_resps=PartlyFiltered(filtered, lost) if lost else filtered))
+    return copies
 
 
 def _answer(instance: Instance, filter_name: str | None) -> Answer:
@@ -295,13 +283,14 @@ def grouped(requests: Iterable[Request], responses: Sequence[Response], repeats:
 # --- from samples ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResultBuilder:
     """Builds results: reads the right answers of a task by its output type and the fields of its documents."""
 
     output_type: str
     has_choices: bool = False
     multiple_targets: bool = False
+    """Whether a list of targets means several right answers: documents show it, so it is set when they are there."""
     dialect: Dialect = OURS
 
     def result(self, sample: Sample, answers: Answers) -> Result:
@@ -349,9 +338,6 @@ class ResultBuilder:
             gold = type(one)(gold)
         return [gold]
 
-    def but(self, *, multiple_targets: bool) -> "ResultBuilder":
-        return replace(self, multiple_targets=multiple_targets)
-
 
 def gold_index(gold: Reference, choices: Sequence[str]) -> Reference:
     """The index of the right choice, by index or by words; OUT_OF_RANGE where there is no such choice."""
@@ -381,216 +367,25 @@ def is_none_of(gold: Reference, choices: Sequence[str]) -> bool:
     return not golds or any(not 0 <= each < len(choices) for each in golds)
 
 
-def listed(value: MetricValue) -> list[MetricValue] | None:
-    """The items of a list, a tuple or an array of one dimension; None of anything else."""
-    if isinstance(value, list | tuple):
-        return list(value)
-    shape = getattr(value, "shape", ())
-    return list(value) if type(value).__module__ == "numpy" and isinstance(shape, tuple) and len(shape) == 1 else None
-
-
-def score_name(key: MetricValue) -> str:
-    """The name that a key of user code's means: mostly it is a text already."""
-    return key if type(key) is str else str(exact(key))
-
-
-def described(value: MetricValue) -> str:
-    """A value by its kind alone, so that equal mistakes have equal reasons and can be counted."""
-    values = listed(value)
-    if values is not None:
-        return f"a list of {len(values)}"
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    return "None" if value is None else f"a value of type {type(value).__name__!r}"
-
-
-def usable(
-    scores: Scores, answers: Answer, filter_name: str, rules: "ScoreRules", *, by_answer: Collection[str] = ()
-) -> Scores:
-    """Scores with a failure in place of every value that its aggregation cannot take; a list has a score for each answer.
-
-    `answers` are those that were scored. For an aggregation that does not average, a value may be anything; in the rows of
-    `by_answer`, a list may have such a value for each answer.
-    """
-    if _are_plain(scores, rules):
-        return scores
-    count = len(answers[0]) if len(answers) and isinstance(answers[0], list) else 1
-    checked: dict[str, Any] = {}
-    for key, value in scores.items():
-        name = score_name(key)
-        problem = None if rules.dialect.accepts_any_row_name else metric_name_problem(name)
-        where = f"scoring: {name!r} of filter {filter_name!r}"
-        if problem is not None:
-            checked[name] = Failed(f"scoring: a row cannot be named {name!r}: {problem[0]} — {problem[1]}")
-        elif name in checked:
-            checked[name] = Failed(f"{where} was returned twice, under names of different types")
-        else:
-            averaged = rules.is_averaged(name, filter_name)
-            takes_nan = rules.takes_nan(name, filter_name)
-            value_or_reason = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
-            checked[name] = (
-                Failed(f"{where} {value_or_reason}") if isinstance(value_or_reason, _Unusable) else value_or_reason
-            )
-    return checked
-
-
-def _are_plain(scores: Scores, rules: "ScoreRules") -> bool:
-    """Whether there is nothing to look at: names that will do, and numbers, as nearly always."""
-    any_name = rules.dialect.accepts_any_row_name
-    for name, value in scores.items():
-        kind = type(value)
-        if kind is not float and not (kind is int and -(2**53) <= value <= 2**53):
-            return False
-        if value != value:  # NaN, in less time than math.isnan takes
-            return False
-        if type(name) is not str or not (any_name or metric_name_problem(name) is None):
-            return False
-    return True
-
-
-class ScoreRules(NamedTuple):
-    """Checks of scores: `is_averaged` says of a row and a filter whether they must be numbers.
-
-    NaN is a failure, but for rows of which `takes_nan` says that their aggregation takes it.
-    """
-
-    is_averaged: Callable[[str, str], bool]
-    dialect: Dialect = OURS
-    takes_nan: Callable[[str, str], bool] = lambda metric, filter_name: False  # noqa: ARG005
-
-
-class _Unusable(str):
-    """The reason that a value cannot be a score."""
-
-    __slots__ = ()
-
-
-def _usable(value: MetricValue, count: int, *, averaged: bool, by_answer: bool, takes_nan: bool) -> MetricValue:
-    if isinstance(value, Failed):
-        return value
-    if not averaged:
-        if not takes_nan and _holds_nan(value):
-            return _Unusable("holds NaN, and its aggregation takes numbers")
-        of_answers = by_answer and type(value) is list and len(value) == count
-        return as_repeated(value) if of_answers else exact(value)
-    items = listed(value)
-    if items is None:
-        plain = _number(value, takes_nan=takes_nan)
-        return plain if plain is not None else _Unusable(f"is {described(value)}, and must be a number")
-    if len(items) != count:
-        answers = "1 answer" if count == 1 else f"{count} answers"
-        return _Unusable(f"is a list of {len(items)} for {answers} — return a number, or one for each answer")
-    numbers = [_number(each, takes_nan=takes_nan) for each in items]
-    odd = [each for each, known in zip(items, numbers, strict=True) if known is None]
-    if odd:
-        return _Unusable(f"is {described(odd[0])} for an answer, and must be a number")
-    return as_repeated(numbers)
-
-
-def _holds_nan(value: MetricValue) -> bool:
-    """Whether a value is NaN, or a pair or a list with NaN in it: the shares of choices that have no likelihood, say."""
-    if isinstance(value, list | tuple):
-        return any(map(_holds_nan, value))
-    return isinstance(value, float) and math.isnan(value)
-
-
-def _number(value: MetricValue, *, takes_nan: bool) -> int | float | None:
-    plain = number(value)
-    return None if plain is None or (math.isnan(plain) and not takes_nan) else plain
-
-
-def as_repeated(values: list[MetricValue]) -> MetricValue:
-    """The scores of several answers, marked as such; that of one answer alone."""
-    return Repeated(values) if len(values) > 1 else values[0]
-
-
-def by_answer(value: MetricValue, answers: Answers, name: str) -> MetricValue:
-    """Mark the value of a scorer's own function: a list has a score for every answer, and is marked as what it is."""
-    if not isinstance(value, list) or isinstance(value, Repeated):
-        return value
-    if len(value) != len(answers):
-        what = f"a score for each of {len(answers)} answers was expected, and there are {len(value)}"
-        return Failed(f"scoring: {name!r}: {what}")
-    if any(listed(each) is not None for each in value):
-        return Failed(f"scoring: {name!r}: a number was expected for each answer, and there are lists")
-    return as_repeated(value)
-
-
-def by_name(values: Sequence[Scores], metric: str) -> Scores:
-    """The values by name of each answer, as the values of all answers by name."""
-    if any(not isinstance(each, Mapping) or each.keys() != values[0].keys() for each in values):
-        return {metric: Failed(f"scoring: metric {metric!r} returns different names for several answers")}
-    return {key: Repeated([each[key] for each in values]) for key in values[0]}
-
-
-def added_row(source: str, row: str, reduction: str) -> str:
-    """The row that a reduction adds for one of the rows of a metric or scorer.
-
-    >>> added_row("exact_match", "exact_match", "pass@2"), added_row("rouge", "rouge1", "max")
-    ('pass@2', 'max(rouge1)')
-    """
-    return reduction if row == source else f"{reduction}({row})"
-
-
-def reduced_rows(name: str, value: MetricValue, reductions: MetricReductions, answers: Answer) -> ScoreDict:
-    """The rows that a score makes: its own, and those of the reductions of its repeats."""
-    if not isinstance(value, Repeated):
-        repeats, repeated_answers = [value], answers
-    else:
-        repeats, repeated_answers = value, answers[0] if isinstance(answers[0], list) else answers
-    rows = {name: _reduced(name, reductions.plain, repeats, answers) if len(repeats) > 1 else repeats[0]}
-    return rows | {row: _reduced(row, reduce, repeats, repeated_answers) for row, reduce in reductions.added.items()}
-
-
-def _reduced(row: str, reduce: Reduction, repeats: Sequence[MetricValue], answers: Answer) -> MetricValue:
-    failed = next((each for each in repeats if isinstance(each, Failed)), None)
-    if failed is not None:
-        return failed
-    return call_user_code(f"scoring: {row!r}", reduce, repeats, answers)
-
-
-# --- metrics ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BoundMetric:
-    """A metric, ready to be used: `compute` takes a result and gives its value."""
-
-    name: str
-    compute: Callable[[Any], MetricValue]
-    aggregation: str | Callable[..., Any] | None
-    higher_is_better: bool | None
-    reductions: MetricReductions
-    gives: Sequence[str] | None = ()
-    """The names of its values, where it gives several; None where they are only known from the data."""
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of `fn`: none, since parameters are bound already."""
-    of: str = ""
-    """The metric that it is, where `name` is that of its row."""
-    sees_references: bool = False
-    """Whether a user's function is given all references at once: their order must not matter."""
-    place: Place | None = None
-    """Its location in the task's file."""
-    bounds: Bounds | None = None
-    """The least and the greatest score of a document, where they are known."""
-
-    def added_rows(self, names: Sequence[str] = ()) -> list[str]:
-        """The rows that its reductions add; `names` are those of its values, where documents have shown them."""
-        rows = names or self.gives or (self.name,)
-        return [added_row(self.name, row, reduction) for row in rows for reduction in self.reductions.added]
-
-    def fn(
-        self,
-        result: StepInput = None,
-        *,
-        references: Reference = None,
-        predictions: Answers | None = None,
-        **_: UserValue,
-    ) -> MetricValue:
-        """The metric as a function: of a result, or of references and a prediction."""
-        if isinstance(result, list):  # lm-eval's form: a reference and an answer
-            references, predictions = result[0], result[1:]
-        elif result is not None:
-            return self.compute(result)
-        targets = references if isinstance(references, list) else [references]
-        return self.compute(GenResult({}, targets, (predictions or [None])[0]))
+def instances_of(
+    document: AnsweredSample, reading: ResultBuilder, answers: Sequence[Filtered], task: str
+) -> list[Instance]:
+    """The requests of a document as instances. `answers` are those of every filter: of the first, targets get their type."""
+    sample, responses = document.sample, document.responses
+    target = reading.target(sample, next(left for left in answers if not isinstance(left, Failed)))
+    is_lone = isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE
+    step = max(1, len(sample.requests) // max(1, len(responses)))
+    return [
+        Instance(
+            doc=sample.doc,
+            doc_id=sample.doc_id,
+            args=arguments(request),
+            target=target[0] if is_lone else target,
+            idx=number,
+            resps=responses[number],
+            task_name=task,
+            request_type=reading.output_type,
+            choices=tuple(sample.choices or ()),
+        )
+        for number, request in enumerate(sample.requests[::step])
+    ]

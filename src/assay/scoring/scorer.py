@@ -1,20 +1,21 @@
-"""Scorers: from a document's answers to its scores. Filtering comes before, aggregation after.
+"""The classes that users derive scorers from, as seeds 001 and 004 write them, and how one becomes a step of the scoring loop.
 
-A user's scorer extends one of three things: the defaults (`default_filters`, `default_metrics`), the score of a
-document (`score`), or those of all documents at once (`score_batch`). The loop around it is never written again.
+A user's scorer extends one of three things: the defaults (`default_filters`, `default_metrics`), the score of a document
+(`score`), or those of all documents at once (`score_batch`). The loop around it is never written again.
+
+This is the only file that asks what a class defines: `scorer_step` reads it once, and the loop knows parts of steps alone.
 """
 
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.dialect import OURS, Dialect
-from assay.late import late
 from assay.records import (
     Answer,
     Answers,
@@ -26,68 +27,42 @@ from assay.records import (
     Response,
     Sample,
     UserValue,
-    arguments,
 )
+from assay.scoring.loop import Filter, ScorePart, ScoringStep, Unfiltered, add_value, metric_parts, plan_rows
+from assay.scoring.metric_binding import bind_configured, bind_one
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
     CHOICE,
     GENERATE,
     LIKELIHOOD,
     ROLLING,
-    BoundMetric,
+    AnsweredSample,
+    Filtered,
     GenResult,
     Instance,
     LLResult,
     MCResult,
     ModelRoles,
     Reference,
-    Repeated,
     Result,
     ResultBuilder,
     Results,
-    ScoreDict,
-    Scores,
     StepInput,
-    added_row,
-    by_answer,
-    by_name,
-    reduced_rows,
+    instances_of,
     result_of,
-    score_name,
+    with_answers,
 )
-from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used, models_of
+from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, asked_in_turn, globals_used, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
+from assay.scoring.scores import BoundMetric, Repeated, ScoreDict, Scores, added_row, by_answer, describe, score_name
+from assay.scoring.verdicts import Asks
 from assay.scoring.workers import ScoreInput, ScorerMemo, ScoreWorkers, Workers, identity_of
 from assay.signatures import read_signature
-from assay.statistics.influence import Bounds
-from assay.user_code import call_user_code, is_overridden
+from assay.statistics.influence import Bounds, read_bounds
+from assay.user_code import call_user_code, is_overridden, place_of
 
-ComputeMetric = Callable[[StepInput, BoundMetric], MetricValue]
-"""Computes a metric of a result, as a user's class defines it."""
 ProcessResults = Callable[[Document, list[Answer]], Scores | None]
 """A task's function `process_results(doc, results)`."""
-
-
-class AnsweredSample(NamedTuple):
-    """A sample with its responses: for each request, one per repeat, as filters see them; and what scorers asked about it."""
-
-    sample: Sample
-    responses: Sequence[list[Any]]
-    verdicts: Sequence[Response] = ()
-    """The responses to what scorers asked, in the order they asked."""
-    question: str = ""
-    """The question, without examples and instructions around it; known where scorers ask about it."""
-    filtered: Mapping[str, Sequence[Any]] = MappingProxyType({})
-    """By filter, answers that are filtered already."""
-    instances: Sequence[Instance] = ()
-    """The requests of the document, where it is made of them."""
-    without_text: str = ""
-    """Why an answer has nothing that filters and metrics look at, where one has not: empty otherwise."""
-
-
-Bound = tuple[str, Callable[[StepInput], MetricValue], str, tuple[str, ...]]
-"""A metric by name, with how it is computed, what it is called in reasons, and its rows."""
-
 
 if TYPE_CHECKING:  # there, type variables have defaults already: `Scorer` alone scores to anything
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -96,6 +71,7 @@ if TYPE_CHECKING:  # there, type variables have defaults already: `Scorer` alone
 else:
     ResultT = TypeVar("ResultT")
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 MEMBERS = "scorers"
 """The parameter of scorers that are made of others: a file names them."""
 HOOKS = (
@@ -105,33 +81,7 @@ HOOKS = (
 """Methods of which one is enough to make a class a scorer: `score_instances` follows from them."""
 
 
-def _score_by_hooks(self: "Scorer[Any]", instances: Sequence[Instance], filter_name: str) -> Any:
-    """Score the requests of one document by what a filter left of their responses: as a run does, without one."""
-    if self.is_batch and not self.parallel:
-        fix = "give score_batch the results of all, or instances to GenerateTask(config).process_instances"
-        raise OnlyInRun(f"scorer {self.name!r} scores all documents at once — {fix}")
-    if self.asks and not self.calls_models:
-        raise OnlyInRun(f"scorer {self.name!r} asks other models, which only a run does — {RUN}")
-    result = self._create_result(instances, filter_name)
-    result.scores = dict(self._compute_metrics(result, self.get_metrics(filter_name)))
-    if self.parallel and self.has_score:
-        self._put(result.scores, self.own_score(result), self.name)
-    return result
-
-
-class _Prepared:
-    """Sets what every scorer has before its `__init__` is called: classes of users may forget to call ours."""
-
-    def __new__(cls, *args: UserValue, **kwargs: UserValue) -> Self:  # noqa: ARG004  # those of `__init__`
-        scorer: Any = super().__new__(cls)
-        scorer.config, scorer.parents, scorer._parameters = None, {}, {}
-        scorer._metrics, scorer._ways, scorer._adds = {}, {}, {}
-        scorer._memory = scorer._workers = None
-        scorer.own_reductions = MetricReductions()
-        return scorer  # type: ignore[no-any-return]
-
-
-class Scorer(_Prepared, ABC, Generic[ResultT]):
+class Scorer(ABC, Generic[ResultT]):
     """Scores a document's answers with the metrics of the filter they come from."""
 
     name: ClassVar[str] = "score"
@@ -141,6 +91,8 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     """Whether it asks other models."""
     asks_for: ClassVar[str] = "generate"
     """The capability those models need: generate, loglikelihood or rolling."""
+    model_roles: ModelRoles = NOTHING
+    """Those models, by role: as `--model_role` has them, or None where the run must name one."""
     cached: ClassVar[bool] = False
     """Whether its scores are cached beside the run by everything they depend on: for scorers that take long."""
     version: ClassVar[str | int] = 1
@@ -153,26 +105,31 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     """How many filters there must be."""
     needs_columns: tuple[str, ...] = ()
     """Columns of the task's documents that it reads."""
-    gives: ClassVar[tuple[str, ...] | None] = None
+    gives: tuple[str, ...] | None = None
     """Rows beside those of the metrics, where they are known before the run."""
     bounds: Bounds | Mapping[str, Bounds] | None = None
     """The least and the greatest score that it gives, or those of each row: intervals stay within them."""
     higher_is_better: bool | None = None  # in its own rows; None where that is unknown
-    combines: ClassVar[bool] = False
-    """Whether the loop scores with its members, and it computes one score from all of them."""
-    task_dialect: Dialect = OURS
-    """The rules that its task is scored by; who binds it to a task sets it."""
+    aggregations: Mapping[str, str] = NOTHING
+    """By row that it adds the name of its aggregation, where that is not the mean."""
 
-    config: TaskConfig | None
-    parents: dict[str, str]
-    _metrics: dict[str, Sequence[BoundMetric]]
-    _ways: dict[str, Mapping[str, MetricReductions]]
-    _adds: dict[str, bool]
-    _parameters: Mapping[str, Any]
-    _memory: ScorerMemo | None
-    _workers: ScoreWorkers | None
-    own_reductions: MetricReductions
+    # what the task gives it
+    config: TaskConfig | None = None
+    task_dialect: Dialect = OURS
+    """The rules that its task is scored by."""
+    _metrics: Mapping[str, Sequence[BoundMetric]] = NOTHING
+    """By filter, metrics that can be called."""
+    _parameters: Params = NOTHING
+    """What the task's file gives its constructor: cached scores depend on it."""
+    own_reductions: MetricReductions = MetricReductions()
     """The reductions of the rows that it adds itself."""
+    # what the run gives it
+    _memory: ScorerMemo | None = None
+    """Scores that were computed before."""
+    _workers: ScoreWorkers | None = None
+    """The processes that a parallel one computes in."""
+    _parents: dict[str, str]
+    """Of values that came in a mapping, the metric that gave them: see `ScoringStep`."""
     _is_named: ClassVar[bool] = False
     """Whether a class, or one that it is derived from, says its `name`."""
 
@@ -187,31 +144,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
             cls.name = cls.__name__
         has_hook = any(getattr(cls, hook) is not getattr(Scorer, hook) for hook in HOOKS)
         if has_hook and cls.score_instances is Scorer.score_instances:
-            cls.score_instances = _score_by_hooks  # type: ignore[method-assign]  # what the others inherit
-
-    def __class_getitem__(cls, result: Any) -> Any:
-        """`Scorer[GenResult]`; a class that is not generic any more is what it is."""
-        return super().__class_getitem__(result) if cls.__parameters__ else cls  # type: ignore[attr-defined,misc]  # Generic's own
-
-    @classmethod
-    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "Scorer":
-        """The scorer of a task with the parameters that its file gives: they, or the configuration, fill the first one."""
-        first, named = first_parameter(cls)
-        if first is not None and first not in (*kwargs, MEMBERS):
-            return cls(config, **kwargs)
-        return cls(**kwargs, **({"config": config} if "config" in named and "config" not in kwargs else {}))
-
-    def made_with(self, kwargs: Params) -> None:
-        """Set the parameters of the task file: cached scores depend on them."""
-        self._parameters = kwargs
-
-    def remember(self, memory: ScorerMemo) -> None:
-        """Set the cache of scores that were computed before."""
-        self._memory = memory
-
-    def work_in(self, workers: ScoreWorkers) -> None:
-        """Set the processes to compute in."""
-        self._workers = workers
+            cls.score_instances = score_by_hooks  # type: ignore[assignment,method-assign]  # what the others inherit
 
     # methods that subclasses override
 
@@ -221,7 +154,8 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
 
     def default_metrics(self) -> tuple[MetricConfig, ...] | None:
         """The metrics of a task that names none; those of its output type where this is None, too."""
-        return () if self.has_score or self.is_batch or (self.asks and not self.calls_models) else None
+        asks_itself = self.asks and not calls_models(self)
+        return () if has_score(self) or is_batch(self) or asks_itself else None
 
     def score(self, reference: Reference, predictions: list[Answer]) -> MetricValue:
         """The score of a document's answers: a number, a list with one for each answer, or several by name."""
@@ -231,15 +165,6 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         """The scores of all documents of a task, in their order; each as `score` gives it."""
         raise NotImplementedError
 
-    def models(self) -> ModelRoles:
-        """Further models it asks, by role: as `--model_role` has them, or None where the run must name one."""
-        own = [{each.role: each.model} for each in self.asked_models]
-        return models_of([*own, *(member.models() for member in self.members)])
-
-    def aggregation(self, row: str) -> str | None:  # noqa: ARG002  # asked of every scorer
-        """The name of the aggregation of a row that this scorer adds; None for the mean."""
-        return None
-
     def questions(self, result: Result) -> Sequence[Request]:
         """The requests to other models about a document's answers, where `asks` is true."""
         raise NotImplementedError
@@ -247,6 +172,11 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     def verdict(self, result: Result, responses: Sequence[Response]) -> MetricValue:
         """The score of a document from what they responded: as `score` gives it. What cannot be read raises an error."""
         raise NotImplementedError
+
+    def ask(self, result: Result) -> Generator[Sequence[Request], Sequence[Response], MetricValue]:
+        """Yields what it asks other models about a document's answers, and returns the score; `questions` are asked at once."""
+        responses = yield self.questions(result)
+        return self.verdict(result, responses)
 
     @abstractmethod
     def score_instances(self, instances: Sequence[Instance], filter_name: str) -> ResultT | Scores:
@@ -256,307 +186,45 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     def get_metrics(self, filter_name: str) -> Sequence[BoundMetric]:
         """The metrics for a filter: its own, else the task's."""
         if filter_name not in self._metrics:  # without a run
-            late("bind_by_itself")(self, filter_name)
+            bind_alone(self, filter_name, bind_configured(self, filter_name))
         return self._metrics[filter_name]
-
-    def run_metrics(self, filter_name: str) -> Sequence[BoundMetric]:
-        """The metrics that a run has bound; where a class of the user's chooses, those it returns."""
-        if not is_overridden(self, "get_metrics", Scorer):
-            return self._metrics.get(filter_name, ())
-        chosen: Sequence[Any] = self.get_metrics(filter_name)
-        if all(isinstance(each, BoundMetric) for each in chosen):
-            return chosen
-        return [each if isinstance(each, BoundMetric) else late("bind_chosen")(self, each) for each in chosen]
 
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return result_of(instances, filter_name)
 
     def _compute_metrics(self, result: StepInput, metrics: Sequence[BoundMetric]) -> ScoreDict:
-        scores = computed(result, bound_metrics(self, metrics), self)
-        if self.has_score and not self.parallel:
-            own = call_user_code(f"scoring: scorer {self.name!r}", self.own_score, result)
-            lost = dict.fromkeys(self.rows() or (self.name,), own) if isinstance(own, Failed) else {}
-            self._put(scores, own if not isinstance(own, Failed) else lost, self.name)
-        return scores
+        """The rows of metrics, and those of `score`; of generated text a list, with a value for each answer."""
+        return compute_rows(self, result, metrics)
 
     def _compute_metric(self, result: StepInput, metric: BoundMetric) -> MetricValue:
         return metric.compute(result)
-
-    def ask(self, result: Result) -> Generator[Sequence[Request], Sequence[Response], MetricValue]:
-        """Yields what it asks other models about a document's answers, and returns the score; `questions` are asked at once."""
-        responses = yield self.questions(result)
-        return self.verdict(result, responses)
-
-    # what loop.py builds steps from
-
-    def rows(self) -> tuple[str, ...] | None:
-        """The rows beside those of the metrics; None where only the documents show them."""
-        if self.gives is not None:
-            return self.gives
-        computes = self.computes or self.wants_instances
-        return None if computes or self.has_score or self.is_batch or self.asks else ()
-
-    def added_rows(self) -> list[str]:
-        """The rows that reductions of its scores add, where those are known."""
-        rows = self.rows()
-        names = (self.name,) if rows is None else rows
-        return [added_row(self.name, row, reduction) for row in names for reduction in self.own_reductions.added]
-
-    def declared_better(self) -> dict[str, bool | None]:
-        """Whether higher is better in the rows that it, or a member, adds itself, where that is declared."""
-        own = [each for each in (self, *self.members) if each.higher_is_better is not None]
-        rows = [(each, (*(each.rows() or (each.name,)), *each.added_rows())) for each in own]
-        return {row: each.higher_is_better for each, names in rows for row in names}
-
-    @cached_property
-    def has_score(self) -> bool:
-        return is_overridden(self, "score", Scorer)
-
-    @cached_property
-    def computes(self) -> bool:
-        """Whether a class of the user's computes the scores, which may want to see instances, too."""
-        return is_overridden(self, "_compute_metrics", Scorer)
-
-    @cached_property
-    def is_batch(self) -> bool:
-        return self.parallel or is_overridden(self, "score_batch", Scorer)
-
-    @cached_property
-    def wants_instances(self) -> bool:
-        """Whether a class of the user's makes its own result of a document's requests."""
-        is_plain = type(self).score_instances is _score_by_hooks and "score_instances" not in vars(self)
-        return not is_plain or is_overridden(self, "_create_result", Scorer)
-
-    @cached_property
-    def calls_models(self) -> bool:
-        """Whether its code asks models by plain calls."""
-        plain = not is_overridden(self, "ask", Scorer) and not is_overridden(self, "questions", Scorer)
-        return plain and bool(self.asked_models or any(member.calls_models for member in self.members))
-
-    @property
-    def asked_models(self) -> list[ScorerModel]:
-        """The models that its code asks by plain calls: attributes of it, and globals of its methods."""
-        held = [*_held(vars(self)), *globals_used(type(self))]
-        return list(dict.fromkeys(each for each in held if isinstance(each, ScorerModel)))
-
-    def need(self, role: str) -> str:
-        """The capability that the model of a role needs: generate, loglikelihood or rolling."""
-        return next((each.asks_for for each in self.asked_models if each.role == role), self.asks_for)
-
-    def bind(self, filter_name: str, metrics: Sequence[BoundMetric]) -> None:
-        """Set the metrics of a filter, also for scorers that it holds."""
-        self.bind_alone(filter_name, metrics)
-        for member in self.members:
-            if filter_name not in member._metrics:
-                member.bind(filter_name, metrics)
-
-    def bind_alone(self, filter_name: str, metrics: Sequence[BoundMetric]) -> None:
-        """Set the metrics of a filter for this scorer only."""
-        self._metrics[filter_name] = metrics
-        self.config = _with_bound(self.config, filter_name, metrics)
-        self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
-        self._adds[filter_name] = any(metric.reductions.added for metric in metrics) or bool(self.own_reductions.added)
-
-    def own_score(self, result: Result) -> ScoreDict:
-        """The rows of what `score` gives."""
-        asked = [_reference(result), result.results]
-        [value] = self._remembered([asked], lambda _: [self.score(*asked)])
-        return self.own_rows(value, result)
-
-    def own_rows(self, value: MetricValue, result: Result) -> ScoreDict:
-        """The scorer's own score as rows: one of its name, or those that a mapping names."""
-        rows: dict[str, Any] = {}
-        self._note(rows, self.name, by_answer(value, result.results, self.name))
-        return rows
-
-    def together(self, results: Sequence[Result], place: str = "") -> Sequence[MetricValue]:
-        """The scorer's own scores of all documents: in several processes, or as it computes them itself.
-
-        `place` is the name of the scorer in reasons.
-        """
-        if self.parallel:
-            asked = [[_reference(result), result.results] for result in results]
-            workers = self._workers or Workers([self], 1)
-            return self._remembered(
-                asked, lambda numbers: workers.score(self, [asked[number] for number in numbers], place)
-            )
-        whole = (
-            [[dict(result.doc), _reference(result), result.results] for result in results] if self._memory else results
-        )
-        return self._remembered(whole, lambda numbers: self._batch([results[number] for number in numbers]))
-
-    def _batch(self, results: Sequence[Result]) -> Sequence[MetricValue]:
-        returned = self.score_batch(results)
-        if isinstance(returned, Mapping | str | bytes):
-            raise TypeError(
-                f"score_batch returned {type(returned).__name__!r}, and must return a list with a score for each document"
-            )
-        scores = list(returned)
-        if len(scores) != len(results):
-            raise ValueError(f"score_batch gave {len(scores)} scores for {len(results)} documents")
-        return scores
-
-    def _remembered(
-        self, asked: Sequence[ScoreInput], compute: Callable[[list[int]], Sequence[MetricValue]]
-    ) -> Sequence[MetricValue]:
-        return compute(list(range(len(asked)))) if self._memory is None else self._memory.filled(asked, compute)
-
-    def identity(self) -> str | None:
-        """Everything its scores depend on beside the answers; None where that is unknown, as with methods set on this object."""
-        if any(callable(value) and callable(getattr(type(self), name, None)) for name, value in vars(self).items()):
-            return None
-        return identity_of(type(self), Scorer, self.version, self._parameters)
-
-    @property
-    def members(self) -> "Sequence[Scorer]":
-        """The scorers it is made of: those among its attributes, and theirs."""
-        own = [each for each in _held(vars(self)) if isinstance(each, Scorer) and each is not self]
-        return [each for member in own for each in (member, *member.members)]
-
-    def reduced(
-        self, scores: Scores, filter_name: str, answers: Answers
-    ) -> tuple[ScoreDict, Mapping[str, Sequence[MetricValue]]]:
-        """One value for each row, and where a score is one of several answers, the scores of all of them."""
-        ways = self._ways[filter_name]
-        if not self._adds[filter_name] and Repeated not in map(type, scores.values()):
-            return dict(scores), {}
-        values: dict[str, Any] = {}
-        for name, value in scores.items():
-            self._put(values, reduced_rows(name, value, self._reductions_of(name, ways), answers), name)
-        return values, {
-            name: list(each) for name, each in scores.items() if isinstance(each, Repeated) and len(each) > 1
-        }
-
-    def _reductions_of(self, row: str, ways: Mapping[str, MetricReductions]) -> MetricReductions:
-        """The reductions of a row: those of its metric, else of the scorer. Where these give several, added rows name theirs."""
-        source = self.parents.get(row, row)
-        own = ways.get(source)
-        if own is None:
-            source, own = self.name, self.own_reductions
-        added = {added_row(source, row, name): reduce for name, reduce in own.added.items()}
-        return replace(own, added=added) if added else own
-
-    def _note(self, scores: ScoreDict, name: str, value: MetricValue) -> None:
-        """Write a value down under its name; of several by name, each under its own."""
-        if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
-            value = by_name(value, name)
-        if isinstance(value, Mapping) and not value and not self.task_dialect.leaves_out_missing_scores:
-            self._put(scores, {name: Failed(f"scoring: {name!r} returned no value: the mapping is empty")}, name)
-        elif isinstance(value, Mapping):
-            self._put(scores, value, name)
-            self.parents.update(dict.fromkeys(map(score_name, value), name))
-        else:
-            self._put(scores, {name: value}, name)
-
-    def _put(self, scores: ScoreDict, more: Scores, source: str) -> None:
-        """Add scores; a second score of the same name fails the row, unless the dialect keeps the last."""
-        for key, value in more.items():
-            name = score_name(key)
-            taken = name in scores and not self.task_dialect.keeps_last_of_equal_rows
-            what = f"scoring: {source!r} returns {name!r}, which is the name of another row of this filter"
-            scores[name] = Failed(f"{what} — rename one of them") if taken else value
-
-
-def _held(attributes: Mapping[str, Any]) -> Iterator[Any]:
-    """The values of attributes, and those in lists and mappings."""
-    for value in attributes.values():
-        if isinstance(value, Mapping):
-            yield from value.values()
-        elif isinstance(value, list | tuple):
-            yield from value
-        else:
-            yield value
-
-
-def first_parameter(kind: type) -> tuple[str | None, Sequence[str]]:
-    """The first parameter of a class by position, if it has one, and the names of all."""
-    parameters = read_signature(kind).parameters
-    by_name_only = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    first = next(iter(parameters.values()), None)
-    return first.name if first is not None and first.kind not in by_name_only else None, list(parameters)
-
-
-def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[BoundMetric]) -> TaskConfig | None:
-    """The configuration with metrics that can be called: scorers written as in seed 001 take theirs from there."""
-    if config is None:
-        return None
-    bound: Any = tuple(metrics)
-    if config.filter_list is None:
-        return replace(config, metric_list=bound)
-    entries = [replace(each, metric_list=bound) if each.name == filter_name else each for each in config.filter_list]
-    return replace(config, filter_list=tuple(entries))
-
-
-def _reference(result: Result) -> Reference:
-    """The reference of a score: the right answer, or a list of them; of choices, their text."""
-    target = result.target
-    choices = getattr(result, "choices", None)
-    if choices is not None:
-        return choices[target] if isinstance(target, int) else [choices[each] for each in target]
-    return target[0] if isinstance(target, list) and len(target) == 1 else target
-
-
-def bound_metrics(
-    scorer: Scorer,
-    metrics: Sequence[BoundMetric],
-    filter_name: str | None = None,
-    compute: ComputeMetric | None = None,
-) -> list[Bound]:
-    """Metrics with how each is computed, what they are called in reasons, and the rows that fail with them.
-
-    `compute` is given where a class of the user's computes every metric in its own way.
-    """
-    of_filter = f" of filter {filter_name!r}" if filter_name is not None else ""
-    if compute is None and is_overridden(scorer, "_compute_metric", Scorer):
-        compute = scorer._compute_metric
-    return [
-        (
-            metric.name,
-            metric.compute if compute is None else _computing(compute, metric),
-            f"scoring: metric {metric.name!r}{of_filter}",
-            tuple(metric.gives or (metric.name,)),
-        )
-        for metric in metrics
-    ]
-
-
-def _computing(compute: ComputeMetric, metric: BoundMetric) -> Callable[[StepInput], MetricValue]:
-    return lambda result: compute(result, metric)
-
-
-def computed(result: StepInput, bound: Sequence[Bound], scorer: Scorer) -> ScoreDict:
-    """The rows of metrics: one that raises has failed, and the others have their scores."""
-    scores: dict[str, Any] = {}
-    for name, compute, place, rows in bound:
-        value = call_user_code(place, compute, result)
-        if type(value) is float and name not in scores:  # as nearly always
-            scores[name] = value
-        elif type(value) is Failed:
-            scorer._put(scores, dict.fromkeys(rows, value), name)
-        else:
-            scorer._note(scores, name, value)
-    return scores
 
 
 class GenerationScorer(Scorer[GenResult]):
     """Scores generated text against references: each answer of a document with each metric."""
 
     output_types = (GENERATE,)
-    score_instances = _score_by_hooks
+
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> GenResult:
+        return score_by_hooks(self, instances, filter_name)  # type: ignore[no-any-return]  # of these instances
 
 
 class LoglikelihoodScorer(Scorer[MCResult | LLResult]):
     """Scores choices and continuations by their log-likelihoods."""
 
     output_types = (CHOICE, LIKELIHOOD)
-    score_instances = _score_by_hooks
+
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> MCResult | LLResult:
+        return score_by_hooks(self, instances, filter_name)  # type: ignore[no-any-return]
 
 
 class PerplexityScorer(Scorer[LLResult]):
     """Scores whole texts by their log-likelihood."""
 
     output_types = (ROLLING,)
-    score_instances = _score_by_hooks
+
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> LLResult:
+        return score_by_hooks(self, instances, filter_name)  # type: ignore[no-any-return]
 
 
 class ProcessResultsScorer(Scorer[Scores]):
@@ -579,26 +247,475 @@ class ProcessResultsScorer(Scorer[Scores]):
         return dict(self.process_results_fn(result.doc, answers if len(instances) > 1 else [answers]) or {})
 
 
-def shown(
-    document: AnsweredSample, answers: Mapping[str, Answers], reading: ResultBuilder, task: str
-) -> list[Instance]:
-    """The instances of a document: one for each of its requests, with what every filter left of its responses."""
-    sample, responses = document.sample, document.responses
-    target = reading.target(sample, next(iter(answers.values())))
-    is_lone = isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE
-    step = max(1, len(sample.requests) // max(1, len(responses)))
-    return [
-        Instance(
-            doc=sample.doc,
-            doc_id=sample.doc_id,
-            args=arguments(request),
-            target=target[0] if is_lone else target,
-            idx=number,
-            resps=responses[number],
-            filtered_resps={name: filtered[number] for name, filtered in answers.items()},
-            task_name=task,
-            request_type=reading.output_type,
-            choices=tuple(sample.choices or ()),
-        )
-        for number, request in enumerate(sample.requests[::step])
+class CombinedScorer(Scorer[Scores]):
+    """A scorer made of others: `combine` computes its rows from theirs."""
+
+    scorers: Sequence[Scorer]
+
+    def combine(
+        self, rows: Sequence[Scores], metrics: Sequence[Sequence[BoundMetric]], own: Callable[[], Scores]
+    ) -> ScoreDict:
+        """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
+        raise NotImplementedError
+
+
+# --- what a class defines --------------------------------------------------------------------------------------------------
+
+
+def _defines(scorer: Scorer, *methods: str) -> bool:
+    """Whether a class, or the object itself, has one of these methods of its own."""
+    return any(is_overridden(scorer, method, Scorer) for method in methods)
+
+
+def has_score(scorer: Scorer) -> bool:
+    return _defines(scorer, "score")
+
+
+def is_batch(scorer: Scorer) -> bool:
+    """Whether it scores all documents at once."""
+    return scorer.parallel or _defines(scorer, "score_batch")
+
+
+def computes_rows(scorer: Scorer) -> bool:
+    """Whether it computes the rows of metrics itself, and so may want to see instances, too."""
+    return _defines(scorer, "_compute_metrics")
+
+
+def wants_instances(scorer: Scorer) -> bool:
+    """Whether it makes its own result of a document's requests."""
+    own = getattr(type(scorer), "score_instances", None)
+    plain = (
+        score_by_hooks,
+        *(kind.score_instances for kind in (GenerationScorer, LoglikelihoodScorer, PerplexityScorer)),
+    )
+    return own not in plain or "score_instances" in vars(scorer) or _defines(scorer, "_create_result")
+
+
+def scores_itself(scorer: Scorer) -> bool:
+    """Whether it has a score of its own, beside those of metrics."""
+    return has_score(scorer) or scorer.asks or wants_instances(scorer) or computes_rows(scorer)
+
+
+def calls_models(scorer: Scorer) -> bool:
+    """Whether its code asks models by plain calls."""
+    called = asked_models(scorer) or any(map(calls_models, members_of(scorer)))
+    return bool(called) and not _defines(scorer, "ask", "questions")
+
+
+def asked_models(scorer: Scorer) -> list[ScorerModel]:
+    """The models that its code asks by plain calls: attributes of it, and globals of its methods."""
+    held = [*_attributes(scorer), *globals_used(type(scorer))]
+    return list(dict.fromkeys(value for value in held if isinstance(value, ScorerModel)))
+
+
+def members_of(scorer: Scorer) -> list[Scorer]:
+    """The scorers it is made of: those among its attributes, and theirs."""
+    own = [value for value in _attributes(scorer) if isinstance(value, Scorer) and value is not scorer]
+    return [each for member in own for each in (member, *members_of(member))]
+
+
+def _attributes(scorer: Scorer) -> Iterator[Any]:
+    """The values of attributes, and those in lists and mappings."""
+    for value in vars(scorer).values():
+        if isinstance(value, Mapping):
+            yield from value.values()
+        elif isinstance(value, list | tuple):
+            yield from value
+        else:
+            yield value
+
+
+def roles_of(scorer: Scorer) -> ModelRoles:
+    """The further models that it and its members ask, by role."""
+    plain = [{model.role: model.model} for model in asked_models(scorer)]
+    return models_of([scorer.model_roles, *plain, *map(roles_of, members_of(scorer))])
+
+
+def need_of(scorer: Scorer, role: str) -> str:
+    """The capability that the model of a role needs: generate, loglikelihood or rolling."""
+    return next((model.asks_for for model in asked_models(scorer) if model.role == role), scorer.asks_for)
+
+
+def own_rows(scorer: Scorer) -> tuple[str, ...] | None:
+    """The rows beside those of the metrics; None where only the documents show them."""
+    if scorer.gives is not None:
+        return scorer.gives
+    return None if scores_itself(scorer) or is_batch(scorer) or isinstance(scorer, CombinedScorer) else ()
+
+
+def added_rows(scorer: Scorer) -> list[str]:
+    """The rows that reductions of its own scores add, where those are known."""
+    rows = own_rows(scorer)
+    names = (scorer.name,) if rows is None else rows
+    return [added_row(scorer.name, row, reduction) for row in names for reduction in scorer.own_reductions.added]
+
+
+def directions_of(scorer: Scorer) -> dict[str, bool | None]:
+    """Whether higher is better in the rows that it, or a member, adds itself, where that is declared."""
+    declared = [each for each in (scorer, *members_of(scorer)) if each.higher_is_better is not None]
+    rows = [(each, (*(own_rows(each) or (each.name,)), *added_rows(each))) for each in declared]
+    return {row: each.higher_is_better for each, names in rows for row in names}
+
+
+def bounds_of(scorer: Scorer) -> dict[str, Bounds]:
+    """The bounds of its own rows; a ValueError says what is wrong with those that a user's class declares."""
+    declared = scorer.bounds
+    if declared is None:
+        return {}
+    if isinstance(declared, Mapping):
+        return {str(row): read_bounds(bounds) for row, bounds in declared.items()}
+    return dict.fromkeys(own_rows(scorer) or (scorer.name,), read_bounds(declared))
+
+
+def row_bounds(row: str, step: ScoringStep) -> Bounds | None:
+    """The least and the greatest value of a document in a row: as its metric, its reduction or its scorer declares them."""
+    scorer: Scorer = step.scorer
+    parent = step.parents.get(row, row)
+    own = next((metric for metric in step.metrics if metric.name == parent), None)
+    if own is not None:
+        return own.bounds
+    declared = bounds_of(scorer)
+    of_metrics = [(metric.bounds, metric.reductions) for metric in step.metrics]
+    for bounds, reductions in (*of_metrics, (declared.get(scorer.name), scorer.own_reductions)):
+        for name in reductions.added:
+            if row == name or row.startswith(f"{name}("):
+                return reductions.bounds.get(name, bounds)
+    return declared.get(row, declared.get(parent))
+
+
+def scorer_identity(scorer: Scorer) -> str | None:
+    """Everything its scores depend on beside the answers; None where that is unknown, as with methods set on this object."""
+    if any(callable(value) and callable(getattr(type(scorer), name, None)) for name, value in vars(scorer).items()):
+        return None
+    return identity_of(type(scorer), Scorer, scorer.version, scorer._parameters)
+
+
+def first_parameter(kind: type) -> tuple[str | None, Sequence[str]]:
+    """The first parameter of a class by position, if it has one, and the names of all."""
+    parameters = read_signature(kind).parameters
+    by_name_only = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    first = next(iter(parameters.values()), None)
+    return first.name if first is not None and first.kind not in by_name_only else None, list(parameters)
+
+
+# --- its metrics -----------------------------------------------------------------------------------------------------------
+
+
+def bind(scorer: Scorer, filter_name: str, metrics: Sequence[BoundMetric]) -> None:
+    """Set the metrics of a filter, also for scorers that it holds. Members of an ensemble that score themselves need none."""
+    bind_alone(scorer, filter_name, metrics)
+    for member in members_of(scorer):
+        if filter_name not in member._metrics and not isinstance(scorer, CombinedScorer):
+            bind_alone(member, filter_name, metrics)
+        elif filter_name not in member._metrics and scores_itself(member):
+            bind_alone(member, filter_name, ())
+
+
+def bind_alone(scorer: Scorer, filter_name: str, metrics: Sequence[BoundMetric]) -> None:
+    """Set the metrics of a filter for this scorer only: those written as in seed 001 take theirs from the configuration."""
+    scorer._metrics = {**scorer._metrics, filter_name: metrics}
+    if scorer.config is None:
+        return
+    bound: Any = tuple(metrics)
+    if scorer.config.filter_list is None:
+        scorer.config = replace(scorer.config, metric_list=bound)
+        return
+    entries = [
+        replace(each, metric_list=bound) if each.name == filter_name else each for each in scorer.config.filter_list
     ]
+    scorer.config = replace(scorer.config, filter_list=tuple(entries))
+
+
+def metrics_of(scorer: Scorer, filter_name: str) -> Sequence[BoundMetric]:
+    """The metrics that the task has bound; where a class of the user's chooses, those it returns."""
+    if not _defines(scorer, "get_metrics"):
+        return scorer._metrics.get(filter_name, ())
+    chosen: Sequence[Any] = scorer.get_metrics(filter_name)
+    return [metric if isinstance(metric, BoundMetric) else bind_one(scorer, metric) for metric in chosen]
+
+
+# --- a scorer by itself ----------------------------------------------------------------------------------------------------
+
+
+def score_by_hooks(scorer: Scorer, instances: Sequence[Instance], filter_name: str) -> Any:
+    """Score the requests of one document by what a filter left of their responses: as a run does, without one."""
+    if is_batch(scorer) and not scorer.parallel:
+        fix = "give score_batch the results of all, or instances to GenerateTask(config).process_instances"
+        raise OnlyInRun(f"scorer {scorer.name!r} scores all documents at once — {fix}")
+    if scorer.asks and not calls_models(scorer):
+        raise OnlyInRun(f"scorer {scorer.name!r} asks other models, which only a run does — {RUN}")
+    result = scorer._create_result(instances, filter_name)
+    result.scores = dict(scorer._compute_metrics(result, scorer.get_metrics(filter_name)))
+    return result
+
+
+def compute_rows(scorer: Scorer, result: StepInput, metrics: Sequence[BoundMetric]) -> ScoreDict:
+    """The rows of metrics and of `score`, as methods of users' classes see them: of generated text, in lists."""
+    parts = metric_parts(metrics, compute=scorer._compute_metric if _defines(scorer, "_compute_metric") else None)
+    if has_score(scorer):
+        place = f"scoring: scorer {scorer.name!r}"
+        parts.append(ScorePart(scorer.name, place, own_rows(scorer) or (scorer.name,), partial(own_score, scorer)))
+    step = _step(scorer, Unfiltered(""), parts)
+    scores: ScoreDict = {}
+    for part in parts:
+        assert part.compute is not None
+        add_value(step, scores, part, call_user_code(part.place, part.compute, result))
+    if not isinstance(result, GenResult):
+        return scores
+    return {row: value if isinstance(value, Repeated | Failed) else Repeated([value]) for row, value in scores.items()}
+
+
+def own_score(scorer: Scorer, result: Result) -> MetricValue:
+    """What `score` gives for a document, or what is known of it."""
+    asked = [_reference(result), result.results]
+    [value] = _remember(scorer, [asked], lambda _: [scorer.score(*asked)])
+    return by_answer(value, result.results, scorer.name)
+
+
+def own_scores(scorer: Scorer, place: str, results: Sequence[Result]) -> list[MetricValue]:
+    """The scores of all documents: of `score` in several processes, or of `score_batch`."""
+    if scorer.parallel:
+        asked = [[_reference(result), result.results] for result in results]
+        workers = scorer._workers or Workers([scorer], 1)
+        values = _remember(scorer, asked, lambda at: workers.score(scorer, [asked[each] for each in at], place))
+    else:
+        inputs: Sequence[Any] = results
+        if scorer._memory is not None:
+            inputs = [[dict(result.doc), _reference(result), result.results] for result in results]
+        values = _remember(scorer, inputs, lambda at: _score_batch(scorer, [results[each] for each in at]))
+    return [by_answer(value, result.results, scorer.name) for result, value in zip(results, values, strict=True)]
+
+
+def _score_batch(scorer: Scorer, results: Sequence[Result]) -> Sequence[MetricValue]:
+    returned = scorer.score_batch(results)
+    if isinstance(returned, Mapping | str | bytes):
+        kind = type(returned).__name__
+        raise TypeError(f"score_batch returned {kind!r}, and must return a list with a score for each document")
+    scores = list(returned)
+    if len(scores) != len(results):
+        raise ValueError(f"score_batch gave {len(scores)} scores for {len(results)} documents")
+    return scores
+
+
+def _remember(
+    scorer: Scorer, asked: Sequence[ScoreInput], compute: Callable[[list[int]], Sequence[MetricValue]]
+) -> Sequence[MetricValue]:
+    """The scores that were stored, and `compute` for the numbers of the others."""
+    return compute(list(range(len(asked)))) if scorer._memory is None else scorer._memory.filled(asked, compute)
+
+
+def _reference(result: Result) -> Reference:
+    """The reference of a score: the right answer, or a list of them; of choices, their text."""
+    target = result.target
+    choices = getattr(result, "choices", None)
+    if choices is not None:
+        return choices[target] if isinstance(target, int) else [choices[each] for each in target]
+    return target[0] if isinstance(target, list) and len(target) == 1 else target
+
+
+# --- a scorer as a step ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What scorers see of the documents of a task: a result, with the requests where a class of the user's may look at these."""
+
+    name: str
+    filters: Sequence[str]
+    reading: ResultBuilder
+    task: str
+
+    def instances(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Sequence[Instance]:  # noqa: ARG002
+        requests = document.instances or instances_of(document, self.reading, answers, self.task)
+        return with_answers(requests, self.filters, answers)
+
+    def result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
+        if document.instances:
+            return result_of(with_answers(document.instances, self.filters, answers), self.name)
+        result = self.reading.result(document.sample, own)
+        result.question = document.question
+        return result
+
+    def full_result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
+        result = self.result(document, own, answers)
+        result.instances = self.instances(document, own, answers)
+        if isinstance(result, GenResult) and result.instances:
+            result.target = result.instances[0].target  # as classes of users see it, with instances or without
+        return result
+
+
+def scorer_step(
+    scorer: Scorer, filter_: Filter, filters: Sequence[str], reading: ResultBuilder, task: str
+) -> ScoringStep:
+    """The step that a scorer's class describes. `filters` are the names of all filters of the task."""
+    documents = Documents(filter_.name, filters, reading, task)
+    metrics, rows = metrics_of(scorer, filter_.name), own_rows(scorer) or (scorer.name,)
+    step = replace(
+        _step(scorer, filter_, ()),
+        result=documents.result,
+        metrics=metrics,
+        place=f"scoring: {_label(scorer)}filter {filter_.name!r}",
+        own_rows=() if metrics else rows,
+        by_answer=[metric.name for metric in metrics] if computes_rows(scorer) else (),
+    )
+    if isinstance(scorer, ProcessResultsScorer) and not is_overridden(scorer, "score_instances", ProcessResultsScorer):
+        return _process_results_step(step, scorer)
+    if isinstance(scorer, CombinedScorer):
+        members = [scorer_step(member, filter_, filters, reading, task) for member in scorer.scorers]
+        return _combined_step(replace(step, own_rows=rows), scorer, members)
+    if wants_instances(scorer) and (calls_models(scorer) or not (scorer.asks or is_batch(scorer))):
+        whole = ScorePart(
+            "", step.place, (), lambda instances: _scores(scorer.score_instances(instances, filter_.name))
+        )
+        step = replace(step, result=documents.instances, parts=[whole])
+    else:
+        step = _step_of_parts(step, scorer, ScorePart(scorer.name, step.place, rows), documents)
+    return _step_in_turn(step) if calls_models(scorer) else step
+
+
+def _step_of_parts(step: ScoringStep, scorer: Scorer, own: ScorePart, documents: Documents) -> ScoringStep:
+    """A step with a part for each metric, and one for the scorer's own score where it has one."""
+    computes = computes_rows(scorer)
+    compute = scorer._compute_metric if _defines(scorer, "_compute_metric") else None
+    parts = metric_parts(step.metrics, step.filter.name, compute)
+    if computes:
+        parts = [ScorePart("", step.place, (), lambda result: scorer._compute_metrics(result, step.metrics))]
+    if scorer.asks and not calls_models(scorer):
+        parts.append(own._replace(ask=partial(_ask, scorer)))
+    elif is_batch(scorer):
+        parts.append(own._replace(batch=partial(own_scores, scorer, step.place)))
+    elif has_score(scorer) and not computes:  # there `_compute_metrics` includes it
+        parts.append(own._replace(compute=partial(own_score, scorer)))
+    has_own = bool(parts) and parts[-1].rows is own.rows
+    return replace(
+        step,
+        result=documents.full_result if computes or wants_instances(scorer) else documents.result,
+        parts=parts,
+        own_rows=own.rows if has_own else step.own_rows,
+    )
+
+
+def _step(scorer: Scorer, filter_: Any, parts: Sequence[ScorePart]) -> ScoringStep:
+    """A step with what a scorer says of all its rows."""
+    if "_parents" not in vars(scorer):
+        scorer._parents = {}  # one for all filters, and for calls without a run
+    return ScoringStep(
+        filter_,
+        lambda document, own, answers: own,  # noqa: ARG005  # the shape of a result
+        parts,
+        scorer=scorer,
+        reductions={metric.name: metric.reductions for metric in metrics_of(scorer, filter_.name)},
+        own_reductions=(scorer.name, scorer.own_reductions),
+        dialect=scorer.task_dialect,
+        parents=scorer._parents,
+    )
+
+
+def _label(scorer: Scorer) -> str:
+    """A scorer in reasons: its name; nothing where metrics do all."""
+    return "" if type(scorer).__module__ == __name__ else f"scorer {scorer.name!r} of "
+
+
+def _scores(result: Result | Scores) -> ScoreDict:
+    """The scores that `score_instances` returned."""
+    rows = result.scores if isinstance(result, Result) else result
+    if not isinstance(rows, Mapping):
+        raise TypeError(f"score_instances returned {describe(rows)}, and must return a result, or scores by name")
+    if not rows:
+        raise ValueError("score_instances returned no scores")
+    return dict(rows)
+
+
+def _ask(scorer: Scorer, result: Result) -> Asks:
+    value = yield from scorer.ask(result)
+    return by_answer(value, result.results, scorer.name)
+
+
+def _step_in_turn(step: ScoringStep) -> ScoringStep:
+    """The step of a class whose code asks models by plain calls, wherever in it: all of its rows depend on the answers."""
+    rows = tuple(row for metric in step.metrics for row in metric.rows)
+
+    def ask(result: StepInput) -> Asks:
+        return asked_in_turn(step.place, lambda: finish(plan_rows(step, result)))
+
+    own = own_rows(step.scorer) or (step.scorer.name,)
+    return replace(step, parts=[ScorePart("", step.place, (*rows, *own), ask=ask)], own_rows=own)
+
+
+def _process_results_step(step: ScoringStep, scorer: ProcessResultsScorer) -> ScoringStep:
+    """A function of the task's own, which is given a document and its answers."""
+    function, name = scorer.process_results_fn, step.filter.name
+    place = f"scoring: process_results of filter {name!r}"
+
+    def returned(arguments: tuple[Document, list[Answer]]) -> ScoreDict:
+        rows = function(*arguments)
+        if scorer.task_dialect.leaves_out_missing_scores:  # lm-eval's tasks may return none for some documents
+            return dict(rows or {})
+        return returned_rows(rows, [metric.name for metric in scorer.get_metrics(name)], place_of(place, function))
+
+    return replace(
+        step,
+        result=lambda document, own, answers: (document.sample.doc, own),  # noqa: ARG005  # the shape of a result
+        parts=[ScorePart("", place, (), returned)],
+        place=place,
+        own_rows=(),
+        reduces_single=False,
+    )
+
+
+def returned_rows(returned: MetricValue, declared: Sequence[str], place: str) -> ScoreDict:
+    """The rows that a `process_results` function returned. `declared` are the metrics that the task names.
+
+    No row at all is a failure: the document would be missing from every number, without a word.
+    """
+    if not isinstance(returned, Mapping):
+        raise Unscored(f"{place} returned {describe(returned)}, and must return values by name, as in {{'acc': 1.0}}")
+    if not returned:
+        raise Unscored(f"{place} returned no value")
+    rows, names = dict(returned), {score_name(key) for key in returned}
+    if declared and names.isdisjoint(declared):
+        what = f"{place} returned {', '.join(map(repr, rows)):.80}, and none of the metrics in metric_list"
+        rows |= dict.fromkeys(declared, Failed(f"{what} — use their names"))
+    return rows
+
+
+def _combined_step(step: ScoringStep, scorer: CombinedScorer, members: Sequence[ScoringStep]) -> ScoringStep:
+    """Several scorers as one: each has a step, and is given what a step is given."""
+    of_metrics = replace(step, parts=metric_parts(step.metrics, step.filter.name))
+
+    def compute(arguments: StepInput) -> ScoreDict:
+        rows: ScoreDict = finish(plan_rows(of_metrics, step.result(*arguments)))
+        return rows
+
+    def combine(arguments: StepInput) -> Asks:
+        rows: list[Scores] = []
+        for member in members:
+            theirs: ScoreDict = yield from plan_rows(member, member.result(*arguments))
+            rows.append(theirs)
+        metrics = [member.metrics for member in members]
+        scores: ScoreDict = scorer.combine(rows, metrics, lambda: compute(arguments))
+        return scores
+
+    own = ScorePart("", step.place, step.own_rows, ask=combine)
+    if not scorer.asks:
+        own = own._replace(ask=None, compute=lambda arguments: finish(combine(arguments)))
+    return replace(step, result=lambda *arguments: arguments, parts=[ScorePart("", step.place, (), compute), own])
+
+
+def finish(plan: Generator[Sequence[Request], Sequence[Response], MetricValue]) -> Any:
+    """The value of a plan that asks nothing."""
+    try:
+        requests = next(plan)
+    except StopIteration as stop:
+        return stop.value
+    raise ValueError(f"{len(requests)} questions were to be asked about this answer, and 0 were answered")
+
+
+def score_alone(scorer: CombinedScorer, instances: Sequence[Instance], filter_name: str) -> Scores:
+    """Score the requests of one document by several scorers, without a run."""
+    if scorer.asks:
+        raise OnlyInRun(f"scorer {scorer.name!r} asks other models, which only a run does — {RUN}")
+    step = scorer_step(scorer, Unfiltered(filter_name), (filter_name,), ResultBuilder(instances[0].request_type), "")
+    document = AnsweredSample(Sample(0, instances[0].doc, (), None, None), (), instances=instances)
+    rows: Scores = finish(plan_rows(step, step.result(document, (), ())))
+    return rows

@@ -23,10 +23,7 @@ from assay.records import (
     UserValue,
     number,
 )
-from assay.scoring.results import (
-    ModelRoles,
-    ModelSpec,
-)
+from assay.scoring.results import ModelRoles, ModelSpec
 from assay.user_code import call_user_code
 
 T = TypeVar("T")

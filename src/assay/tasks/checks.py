@@ -14,6 +14,7 @@ from assay.samples.formats import format_from_table, formats_table
 from assay.samples.rows import DataError
 from assay.scoring.filters import selection_note
 from assay.scoring.loop import ScoringLoop
+from assay.scoring.scorer import roles_of
 from assay.scoring.scorer_models import models_of
 from assay.tasks.prompt_checks import (
     FORMAT_TEXTS,
@@ -144,8 +145,8 @@ def odd_selections(about: CheckedTask) -> Iterator[Problem]:
 def unnamed_roles(about: CheckedTask) -> Iterator[Problem]:
     """Note further models that a run must name."""
     place = placer(about.task, "scorer" if "scorer" in about.task.fields else "filter_list")()
-    pipelines = about.scored.pipelines if about.scored is not None else ()
-    for role, model in models_of(scorer.models() for _, scorer in pipelines).items():
+    steps = about.scored.steps if about.scored is not None else ()
+    for role, model in models_of(roles_of(step.scorer) for step in steps).items():
         if model is None and role not in (about.settings.run.model_role or {}):
             fix = f"give --model_role {role}=… when it is run"
             yield Problem(place, f"the scorer asks a model in the role {role!r}", fix, serious=False)
@@ -171,7 +172,7 @@ def unknown_columns(about: CheckedTask) -> Iterator[Problem]:
                 place = placer(about.task, "filter_list", number, "filter", position, "choices")()
                 what = f"filter 'choice' reads the column {column!r}, which the documents do not have"
                 yield Problem(place, what, did_you_mean(column, known))
-    for _, scorer in about.scored.pipelines:
+    for scorer in (step.scorer for step in about.scored.steps):
         for column in scorer.needs_columns:
             if column not in known:
                 what = f"scorer {scorer.name!r} reads the column {column!r}, which the documents do not have"

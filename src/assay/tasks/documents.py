@@ -22,8 +22,9 @@ from assay.samples.fewshot import SAMPLERS, LeakPolicy
 from assay.samples.prompt import Examples, Pool, RenderError, Sampler
 from assay.samples.rows import DataError, as_rows, file_digest, spill_rows, typed
 from assay.score_keys import join_scores
+from assay.scoring.helper_code import Helpers
 from assay.tasks.scoring import placer
-from assay.tasks.settings import Helpers, Settings, Shard
+from assay.tasks.settings import Settings, Shard
 from assay.tasks.task import Task
 from assay.user_code import place_of, user_code
 

@@ -6,27 +6,24 @@ replace steps of it, and does so in runs, too: `_create_result`, `_compute_metri
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from assay.config.option import YAMLMapping
 from assay.config.task import FilterConfig, TaskConfig
 from assay.records import EVERY_ROW, Failed, FilterScores, MetricValue, Sample
-from assay.scoring.loop import ScoringStep, without_scores
+from assay.scoring.helper_code import Helpers, resolve_functions
+from assay.scoring.loop import ScoringStep
+from assay.scoring.metric_binding import NO_HELPERS
 from assay.scoring.reductions import mean
-from assay.scoring.results import (
-    CHOICE,
-    GENERATE,
-    BoundMetric,
-    Instance,
-)
-from assay.scoring.scorer import AnsweredSample, Scorer
+from assay.scoring.results import CHOICE, GENERATE, AnsweredSample, Instance
+from assay.scoring.scorer import Scorer
 from assay.scoring.scorer_models import RUN, OnlyInRun
+from assay.scoring.scores import BoundMetric
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.tasks.scoring import ALONE, scoring
-from assay.tasks.settings import HELPER_CODE, Helpers, Settings, resolved
+from assay.tasks.scoring import scoring
+from assay.tasks.settings import HELPER_CODE, Settings
 from assay.tasks.task import InstanceScores, Task
-from assay.tasks.task_methods import takes_part, typed, with_methods
+from assay.tasks.task_methods import typed
 
 
 class GenerateTask(Task):
@@ -60,23 +57,21 @@ class InstanceScoring:
             raise TypeError(f"task {task.name!r} is a graph, which is not scored by instances: run it")
         if helpers is None:
             is_loaded = bool(task.fields)
-            helpers = HELPER_CODE.functions() if is_loaded else ALONE
-        config = typed(resolved(config, helpers.resolve))
+            helpers = HELPER_CODE.functions() if is_loaded else NO_HELPERS
+        config = typed(resolve_functions(config, helpers.resolve))
         if config.class_ is not None and not (isinstance(config.class_, type) and issubclass(config.class_, Task)):
             raise OnlyInRun(f"task {task.name!r} is a class for lm-eval, which only a run scores — {RUN}")
         self.task, self.output_type = task, config.output_type
-        loop = scoring(task, config, Settings(), helpers)
-        # a method of the task runs this loop: it is not called from there again
-        self.loop = replace(loop, adapt=partial(with_methods, task, True)) if takes_part(task) else loop
+        self.loop = scoring(task, config, Settings(), helpers, by_instances=True)
         entries = config.filter_list or self.scorer.default_filters() or tuple(config.get_filters())
         self.filters: list[FilterConfig] = [
-            replace(entry, metric_list=tuple(scorer.run_metrics(entry.name)))  # type: ignore[arg-type]  # that can be called
-            for entry, (_, scorer) in zip(entries, self.loop.pipelines, strict=False)
+            replace(entry, metric_list=tuple(step.metrics))  # type: ignore[arg-type]  # that can be called
+            for entry, step in zip(entries, self.loop.steps, strict=False)
         ]
 
     @property
     def scorer(self) -> Scorer:
-        return self.loop.pipelines[0][1]
+        return self.loop.steps[0].scorer  # type: ignore[no-any-return]
 
     def scores(self, documents: Mapping[int, Sequence[Instance]]) -> InstanceScores:
         """The scores of instances by document. Filters are applied where they were not."""
@@ -110,7 +105,7 @@ class InstanceScoring:
 
 def _by_filter(scored: list[FilterScores] | Failed, steps: Sequence[ScoringStep]) -> list[FilterScores]:
     if isinstance(scored, Failed):
-        return [without_scores(step, scored, ()) for step in steps]
+        return [step.lose(scored) for step in steps]
     return scored
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from assay.config.kinds import KINDS, Definition, FileKind, kind_key
 from assay.errors import Place, Problem
 from assay.scoring.declarations import Metric
+from assay.scoring.helper_code import Helpers
 from assay.tasks.runnable import Runnable
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -38,12 +39,6 @@ class TaskKind(FileKind, Protocol):
     def check(self, task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[Problem]:
         """List the problems that show without running user code."""
         ...
-
-
-def metric_of_kinds(name: str) -> Metric | None:
-    """Return the metric that a kind of task has by this name, such as a unit metric of graphs."""
-    kinds = (kind for kind in KINDS.values() if isinstance(kind, TaskKind))
-    return next((metric for kind in kinds if (metric := kind.metric(name)) is not None), None)
 
 
 def kind_of(task: Task) -> TaskKind | None:

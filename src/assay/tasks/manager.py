@@ -28,8 +28,8 @@ from assay.groups.group import group_type
 from assay.records import Function
 from assay.registry import Registry
 from assay.samples.formats import FORMATS, LM_EVALS_GENERATE, apply_format, choose_format, format_from_mapping
+from assay.scoring.helper_code import Resolve
 from assay.tasks.naming import Meaning, meanings
-from assay.tasks.settings import Resolve
 from assay.tasks.task import Task, set_group_rules
 from assay.user_code import UserCodeError, user_code
 

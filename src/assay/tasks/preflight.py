@@ -15,10 +15,11 @@ from assay.groups.group import Group, TaskT
 from assay.models.protocol import AnyModel, Remote
 from assay.models.reasoning import template_thinks
 from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
+from assay.scoring.helper_code import Resolve
 from assay.scoring.metrics.registry import METRICS
+from assay.scoring.scorer import members_of, need_of, roles_of
 from assay.signatures import argument_names
 from assay.tasks.runnable import UNDER_TEST, Runnable
-from assay.tasks.settings import Resolve
 from assay.tasks.task import Task, set_group_rules
 from assay.user_code import user_code
 
@@ -72,9 +73,9 @@ def unable_models(run: OpenModels) -> Iterator[Problem]:
 
 def unable_scorer_models(run: OpenModels) -> Iterator[Problem]:
     """Find models that cannot do what the scorers ask of their role."""
-    for scorer in (scorer for task in run.tasks for scorer in task.facts.scorers if not scorer.members):
-        for role in scorer.models():
-            need, model = scorer.need(role), run.models[role]
+    for scorer in (scorer for task in run.tasks for scorer in task.facts.scorers if not members_of(scorer)):
+        for role in roles_of(scorer):
+            need, model = need_of(scorer, role), run.models[role]
             if not getattr(model.can, need):
                 what = f"scorer {scorer.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
                 fix = f"give the role {role!r} another model"

@@ -35,19 +35,22 @@ from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError
 from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.scoring.filters import Pipeline
-from assay.scoring.loop import AnsweredSample, ScoringLoop
+from assay.scoring.helper_code import Helpers, resolve_functions
+from assay.scoring.loop import ScoringLoop
+from assay.scoring.metric_binding import check_reference_order
 from assay.scoring.results import (
     CHOICE,
     GENERATE,
     LIKELIHOOD,
     ROLLING,
-    BoundMetric,
+    AnsweredSample,
     GenResult,
-    ScoreRules,
     calls_without_text,
     grouped,
 )
+from assay.scoring.scorer import directions_of, members_of, roles_of, row_bounds
 from assay.scoring.scorer_models import models_of
+from assay.scoring.scores import BoundMetric, ScoreRules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, within
 from assay.statistics.evidence import Estimate
 from assay.tasks.checks import TASK_CHECKS, CheckedTask
@@ -62,7 +65,6 @@ from assay.tasks.documents import (
     placed_split,
     walked,
 )
-from assay.tasks.metrics import check_reference_order, row_bounds
 from assay.tasks.prompt_checks import (
     LOOKED_FURTHER,
     check_right_choices,
@@ -72,7 +74,7 @@ from assay.tasks.prompt_checks import (
 )
 from assay.tasks.runnable import UNDER_TEST, AggregationOrFunction, Estimator, TaskFacts
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, scoring
-from assay.tasks.settings import Helpers, Settings, generation_params, preserved_random, resolved
+from assay.tasks.settings import Settings, generation_params, preserved_random
 from assay.tasks.task import Task, task_dialect
 from assay.tasks.task_methods import METHODS, takes_part, typed
 from assay.user_code import IN_PYTHON, named_code
@@ -86,7 +88,7 @@ KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikeliho
 
 def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     """The task, ready to be run. What its file says wrongly is a ConfigError, what its data lacks a DataError."""
-    config = resolved(task.config, helpers.resolve)
+    config = resolve_functions(task.config, helpers.resolve)
     check_templates(task, config)
     refuse(TASK_CHECKS, CheckedTask(task=task, config=config, settings=settings), Level.LOADED)
     config = with_settings(config, settings)
@@ -127,7 +129,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     is_one_target = not first.target and dialect.takes_empty_target_list_for_one_target
     has_targets = isinstance(first.target, list) and not is_one_target
     refuse(TASK_CHECKS, replace(checked, choices=first.choices), Level.FIRST_DOCUMENTS)
-    scored = replace(scored, reading=scored.reading.but(multiple_targets=has_targets or config.multiple_targets))
+    scored.reading.multiple_targets = has_targets or config.multiple_targets
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
     return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
 
@@ -231,8 +233,8 @@ class PreparedTask:
             num_fewshot=self.config.num_fewshot or 0,
             multiple_targets=self.scoring.reading.multiple_targets,
             cluster_column=self.task.config.cluster_by,
-            models=models_of(scorer.models() for _, scorer in self.scoring.pipelines),
-            scorers=[each for _, scorer in self.scoring.pipelines for each in (scorer, *scorer.members)],
+            models=models_of(roles_of(step.scorer) for step in self.scoring.steps),
+            scorers=[each for step in self.scoring.steps for each in (step.scorer, *members_of(step.scorer))],
             rows=known_rows(self.scoring),
             listed_rows=self.scoring.listed_rows,
             answers=answers_left(self.scoring, self.config),
@@ -373,14 +375,13 @@ class PreparedTask:
         return iter(self.scoring.metrics)
 
     def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
-        scorer = next((each for pipeline, each in self.scoring.pipelines if pipeline.name == row.filter), None)
-        if scorer is None:
+        step = next((step for step in self.scoring.steps if step.filter.name == row.filter), None)
+        if step is None:
             return None
-        own = scorer.aggregation(row.metric)
-        if own is not None:
-            return AGGREGATIONS[own]
-        aggregation = _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.run_metrics(row.filter))
-        return within(aggregation, row_bounds(row.metric, row.filter, scorer))
+        if row.metric in step.scorer.aggregations:
+            return AGGREGATIONS[step.scorer.aggregations[row.metric]]
+        aggregation = _aggregation_of(step.parents.get(row.metric, row.metric), step.metrics)
+        return within(aggregation, row_bounds(row.metric, step))
 
     def _check_scores(self) -> None:
         """Say to the loop of which rows scores must be numbers: of those that are averaged."""
@@ -407,7 +408,7 @@ class PreparedTask:
         repeats = self.config.repeats
         if repeats < 2 or self.settings.run.predict_only:
             return []
-        filters = [each for each, _ in self.scoring.pipelines if isinstance(each, Pipeline)]
+        filters = [step.filter for step in self.scoring.steps if isinstance(step.filter, Pipeline)]
         selected = [(each.name, *each.selects) for each in filters if each.selects is not None]
         return [
             f"{repeats - kept} of {repeats} answers are not scored: {step}"
@@ -426,7 +427,7 @@ class PreparedTask:
         return f"the {self.config.repeats} answers are copies: nothing is sampled (set do_sample and temperature)"
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
-        scorers = [scorer.declared_better() for _, scorer in self.scoring.pipelines]
+        scorers = [directions_of(step.scorer) for step in self.scoring.steps]
         known: dict[str, bool | None] = {name: up for each in scorers for name, up in each.items()}
         known |= {metric.name: metric.higher_is_better for metric in self._metrics()}
         for metric in self._metrics():

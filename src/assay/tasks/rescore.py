@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from assay.records import Document, Generate, Loglikelihood, Request, Rolling, Sample
 from assay.samples.prompt import Prompter, RenderError
+from assay.scoring.helper_code import Helpers, resolve_functions
 from assay.scoring.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings, resolved
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task, task_dialect
 
 
@@ -58,7 +59,7 @@ class RescoredTask(PreparedTask):
 
 def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, stored: StoredTask) -> RescoredTask:
     """The task, ready to score what was answered. What its file says wrongly is a ConfigError."""
-    config = with_settings(resolved(task.config, helpers.resolve), settings)
+    config = with_settings(resolve_functions(task.config, helpers.resolve), settings)
     shots = stored.num_fewshot if stored.num_fewshot is not None else config.num_fewshot
     config = replace(config, repeats=stored.repeats, num_fewshot=shots)
     prompter = Prompter(config, tuple(stored.first or stored.columns), dialect=task_dialect(task, settings.run.compat))
@@ -67,5 +68,5 @@ def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, stored: St
         prompter.multiple_inputs = has_multiple_inputs(config, prompter, stored.first)
         multiple = multiple or isinstance(prompter.target(stored.first), list)
     scored = scoring(task, config, settings, helpers)
-    scored = replace(scored, reading=scored.reading.but(multiple_targets=multiple))
+    scored.reading.multiple_targets = multiple
     return RescoredTask(task, config, settings, (), prompter, scored, source=stored.source, stored=stored)

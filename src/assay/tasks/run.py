@@ -31,8 +31,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID, marks_in
 from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
 from assay.scoring.metrics.registry import READ_EVERY_LIKELIHOOD
-from assay.scoring.results import raw
-from assay.scoring.scorer import AnsweredSample
+from assay.scoring.results import AnsweredSample, raw
 from assay.statistics.board import Board
 from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.runnable import Runnable

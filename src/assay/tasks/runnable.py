@@ -9,8 +9,8 @@ from assay.config.option import YAMLMapping, YAMLValue
 from assay.records import Failed, FilterScores, Plan, Response, Sample
 from assay.runs.folder import SampleSink
 from assay.score_keys import ScoreKey
-from assay.scoring.results import ModelRoles
-from assay.scoring.scorer import AnsweredSample, Scorer
+from assay.scoring.results import AnsweredSample, ModelRoles
+from assay.scoring.scorer import Scorer
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.evidence import Estimate
 from assay.tasks.task import Task

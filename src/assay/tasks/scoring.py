@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Never
+from typing import Any, NamedTuple
 
 from assay.catalog.functions import module_file
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
@@ -14,34 +14,32 @@ from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
 from assay.records import Function, UserValue
 from assay.samples.prompt import written_choices
 from assay.score_keys import ScoreKey, filter_name_problem, metric_name_problem
-from assay.scoring.combined import own_bounds
 from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text, text_step
-from assay.scoring.loop import GuardedCall, ScoringLoop, timed_call
+from assay.scoring.helper_code import Helpers
+from assay.scoring.loop import GuardedCall, ScoringLoop, ScoringStep, timed_call
+from assay.scoring.metric_binding import MetricBinder, bound_reductions
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS, make_scorer
-from assay.scoring.results import (
-    CHOICE,
-    GENERATE,
-    LIKELIHOOD,
-    ROLLING,
-    BoundMetric,
-    LLResult,
-    MCResult,
-    Result,
-    ResultBuilder,
-)
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, ResultBuilder
 from assay.scoring.scorer import (
     MEMBERS,
+    Documents,
     GenerationScorer,
     LoglikelihoodScorer,
     PerplexityScorer,
     ProcessResultsScorer,
     Scorer,
+    added_rows,
+    bind,
+    bounds_of,
+    metrics_of,
+    own_rows,
+    scorer_step,
 )
-from assay.tasks.metrics import MetricBinder, bound_reductions
-from assay.tasks.settings import Helpers, Settings, resolved
+from assay.scoring.scores import BoundMetric
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task, task_dialect
-from assay.tasks.task_methods import own_task, with_methods
+from assay.tasks.task_methods import own_task, step_with_methods, takes_part
 from assay.user_code import call_user_code
 
 BYPASS = "bypass"
@@ -59,8 +57,13 @@ class BoundFilter(NamedTuple):
     scorer_at: Place
 
 
-def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> ScoringLoop:
-    """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
+def scoring(
+    task: Task, config: TaskConfig, settings: Settings, helpers: Helpers, *, by_instances: bool = False
+) -> ScoringLoop:
+    """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together.
+
+    `by_instances` says that the task itself runs the loop, for instances that it was handed.
+    """
     process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
     dialect = task_dialect(task, settings.run.compat)
     config = with_own_scorers(task, config, helpers)
@@ -74,38 +77,48 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     filters = [making.filter(number, entry) for number, entry in numbered]
     if making.problems:
         raise ConfigError(dict.fromkeys(making.problems))  # filters without metrics share those of the task
-    pipelines = [(pipeline, bound.scorer) for pipeline, bound in filter(None, filters)]
     bound_filters = [bound for _, bound in filter(None, filters)]
+    reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, dialect=dialect)
+    names = [bound.name for bound in bound_filters]
+    steps = [
+        scorer_step(bound.scorer, pipeline, names, reading, task.name) for pipeline, bound in filter(None, filters)
+    ]
     if not dialect.accepts_what_is_not_computed:
         _check_computed(task, config, bound_filters, processes=process is not None)
     check_rows(bound_filters, dialect)
-    _check_filters(task, pipelines)
-    reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, dialect=dialect)
-    own = own_task(task, config, helpers)
-    adapt = partial(with_methods, own, False) if own is not None else None
-    guard: GuardedCall = call_user_code if own is None and _is_arithmetic(config.output_type, pipelines) else timed_call
-    return ScoringLoop(pipelines, reading, task.name, adapt=adapt, call=guard)
+    _check_filters(task, steps)
+    steps_only = by_instances and takes_part(
+        task
+    )  # a method of the task runs this loop: it is not called from there again
+    own = task if steps_only else own_task(task, config, helpers)
+    if own is None:
+        guard: GuardedCall = call_user_code if _is_arithmetic(config.output_type, steps) else timed_call
+        return ScoringLoop(steps, reading, call=guard)
+    documents = [Documents(name, names, reading, task.name) for name in names]
+    methods = partial(step_with_methods, own, steps_only=steps_only)
+    return ScoringLoop(list(map(methods, steps, documents)), reading)
 
 
-def _is_arithmetic(output_type: str, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> bool:
+def _is_arithmetic(output_type: str, steps: Sequence[ScoringStep]) -> bool:
     """Whether all that scores a document are our own metrics of log-likelihoods: no code of users, and no patterns.
 
     Those need no clock, whose two system calls take longer than they do.
     """
     return output_type != GENERATE and all(
-        pipeline.only_takes_first
-        and type(scorer) is BY_OUTPUT[output_type]
-        and not scorer.own_reductions.added
-        and all(_is_own(metric, output_type) for metric in scorer.run_metrics(pipeline.name))
-        for pipeline, scorer in pipelines
+        isinstance(step.filter, Pipeline)
+        and step.filter.only_takes_first
+        and type(step.scorer) is BY_OUTPUT[output_type]
+        and not step.adds_rows
+        and all(_is_own(metric, output_type) for metric in step.metrics)
+        for step in steps
     )
 
 
 def _is_own(metric: BoundMetric, output_type: str) -> bool:
-    """Whether a metric is one of ours as it is, without parameters and reductions."""
+    """Whether a metric is one of ours as it is, without parameters."""
     name = metric.of or metric.name
     is_ours = name in METRICS and name not in METRICS.added
-    return is_ours and metric.compute is METRICS[name].functions.get(output_type) and not metric.reductions.added
+    return is_ours and metric.compute is METRICS[name].functions.get(output_type)
 
 
 def _whole_scorer(task: Task, config: TaskConfig) -> tuple[Scorer, Sequence[Problem]]:
@@ -170,7 +183,7 @@ class _Making:
         if pipeline.single and any(each.least > 1 for each in reductions):
             what = "the filter leaves one answer, and a reduction of its metrics needs more"
             self.problems.append(Problem(at(), what, f"end it with `{{function: take_first_k, k: {config.repeats}}}`"))
-        scorer.bind(entry.name, bound)
+        bind(scorer, entry.name, bound)
         name = placer(self.task, "filter_list", number, "name")()
         return pipeline, BoundFilter(
             entry.name, name, scorer, bound, binder.place, _scorer_place(self.task, entry, number)
@@ -196,7 +209,7 @@ def _without_selection(steps: tuple[FilterStep, ...]) -> tuple[FilterStep, ...]:
 def with_reductions(scorer: Scorer, written: UserValue, config: TaskConfig, place: Callable[..., Place]) -> Scorer:
     """The scorer with the reductions of the rows that it adds; the bounds of these are checked."""
     try:
-        own_bounds(scorer)
+        bounds_of(scorer)
     except ValueError as error:
         what = f"scorer {scorer.name!r}: {error}"
         raise ConfigError.at(place(), what, "write two numbers, or such a pair for each of its rows") from None
@@ -215,7 +228,7 @@ def _check_computed(task: Task, config: TaskConfig, filters: Sequence[BoundFilte
             at = placer(task, "scorer")() if number == 0 else placer(task, "filter_list", number - 1, "scorer")()
             raise ConfigError.at(at, what, "remove one of the two")
     for bound in filters:
-        is_empty = not bound.scorer.run_metrics(bound.name) and bound.scorer.rows() == ()
+        is_empty = not metrics_of(bound.scorer, bound.name) and own_rows(bound.scorer) == ()
         if not processes and not bound.metrics and is_empty:
             what = f"filter {bound.name!r} has no metric, so nothing would be scored"
             fix = "leave metric_list out to get the metrics of the output type, or name some"
@@ -232,16 +245,19 @@ def _with_choices(entry: FilterConfig) -> FilterConfig:
     return replace(entry, filter=tuple(map(step, entry.filter)))
 
 
-def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> None:
-    """Scorers that look at other filters find them."""
-    known = [pipeline.name for pipeline, _ in pipelines]
+def _check_filters(task: Task, steps: Sequence[ScoringStep]) -> None:
+    """Refuse scorers that look at filters which the task does not have, or ask about answers that come all together."""
+    known = [step.filter.name for step in steps]
     place = placer(task, "filter_list" if "filter_list" in task.fields else "scorer")()
-    for pipeline, scorer in pipelines:
+    for step in steps:
+        scorer = step.scorer
         if len(known) < scorer.least_filters:
             what = f"scorer {scorer.name!r} needs {scorer.least_filters} filters, but the task has {len(known)}"
             raise ConfigError.at(place, what, "name more in filter_list")
-        if scorer.asks and pipeline.is_batch:
-            what = f"scorer {scorer.name!r} asks about each answer, and filter {pipeline.name!r} waits for all of them"
+        if scorer.asks and step.filter.is_batch:
+            what = (
+                f"scorer {scorer.name!r} asks about each answer, and filter {step.filter.name!r} waits for all of them"
+            )
             raise ConfigError.at(place, what, "use a filter that needs one document at a time")
         for name in scorer.needs_filters:
             if name not in known:
@@ -252,13 +268,12 @@ def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> 
 def known_rows(scored: ScoringLoop) -> frozenset[ScoreKey] | None:
     """The rows that a task will have; None where only user code knows."""
     rows = set()
-    for each, scorer in scored.pipelines:
-        metrics, own_rows = scorer.run_metrics(each.name), scorer.rows()
-        if own_rows is None or any(metric.gives is None for metric in metrics):
+    for step in scored.steps:
+        of_scorer = own_rows(step.scorer)
+        if of_scorer is None or any(metric.gives is None for metric in step.metrics):
             return None
-        names = [name for metric in metrics for name in metric.gives or (metric.name,)]
-        added = [row for metric in metrics for row in metric.added_rows()]
-        rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows, *scorer.added_rows())}
+        of_metrics = [name for metric in step.metrics for name in (*metric.rows, *metric.added_rows())]
+        rows |= {ScoreKey(name, step.filter.name) for name in (*of_metrics, *of_scorer, *added_rows(step.scorer))}
     return frozenset(rows)
 
 
@@ -266,7 +281,8 @@ def answers_left(scored: ScoringLoop, config: TaskConfig) -> dict[str, int]:
     """By filter how many answers to a document it leaves; without those of which only user code knows."""
     written = {entry.name: entry for entry in config.filter_list or ()}
     left: dict[str, int] = {}
-    for pipeline, _ in scored.pipelines:
+    for step in scored.steps:
+        pipeline = step.filter
         if not isinstance(pipeline, Pipeline):  # a class's own
             continue
         count = answers_of(written[pipeline.name], config.repeats) if pipeline.name in written else config.repeats
@@ -345,67 +361,6 @@ class ScorerFactory:
             what = f"no scorer scores the output type {task_config.output_type!r}"
             raise ConfigError.at(at, what, f"one of {', '.join(BY_OUTPUT)}")
         return BY_OUTPUT[task_config.output_type](task_config)
-
-
-# --- a scorer, or a metric, without a run ----------------------------------------------------------------------------
-
-
-def _no_code(function: Function) -> Never:
-    raise LookupError(f"{function} is helper code: load the task with a TaskManager, and run it")
-
-
-ALONE = Helpers(resolve=_no_code, as_dataset=list, find_metric=lambda name: None, filters=dict)  # noqa: ARG005
-
-
-def bind_by_itself(scorer: Scorer, filter_name: str) -> None:
-    """Bind the metrics of a filter from the scorer's configuration: the filter's, else the task's, else its defaults."""
-    config = scorer.config
-    declared = [scorer.default_metrics()]
-    if config is not None:
-        own = next((each.metric_list for each in config.filter_list or () if each.name == filter_name), None)
-        declared = [own or None, config.metric_list, *declared]
-    elif declared == [None]:
-        raise TypeError(f"{type(scorer).__name__} has no metrics: hand it the configuration of a task")
-    chosen: Any = next((each for each in declared if each is not None), None)
-    if chosen is None or not all(isinstance(each, BoundMetric) for each in chosen):
-        binder = MetricBinder(
-            config.output_type if config is not None else scorer.output_types[0],
-            lambda *steps: Place(f"scorer {scorer.name!r}, metric_list{list(steps)}"),
-            ALONE,
-            repeats=config.repeats if config is not None else 1,
-        )
-        chosen = binder.bind(resolved(chosen, ALONE.resolve), processed=isinstance(scorer, ProcessResultsScorer))
-    scorer.bind_alone(filter_name, chosen)
-
-
-def bind_chosen(scorer: Scorer, metric: MetricConfig) -> BoundMetric:
-    """A metric that a scorer of the user's chooses itself, in its `get_metrics`."""
-    output_type = scorer.config.output_type if scorer.config is not None else scorer.output_types[0]
-    place = Place(f"get_metrics of scorer {scorer.name!r}")
-    [bound] = MetricBinder(output_type, lambda *_: place, ALONE).bind(
-        (resolved(metric, ALONE.resolve),), processed=False
-    )
-    return bound
-
-
-def metric_function(config: MetricConfig) -> Callable[..., Any]:
-    """The function of an entry of metric_list: of a result, or of `references` and `predictions`."""
-    plain = resolved(replace(config, reduction=None), ALONE.resolve)
-    bound: dict[str, BoundMetric] = {}
-
-    def function(result: Any = None, **arguments: Any) -> Any:
-        kind = next((kind for kind, each in OF_RESULT.items() if isinstance(result, each)), GENERATE)
-        if kind == LIKELIHOOD and LIKELIHOOD not in getattr(METRICS.get(str(plain.name)), "functions", {LIKELIHOOD}):
-            kind = ROLLING
-        if kind not in bound:
-            binder = MetricBinder(kind, lambda *_: Place(f"metric {config.name!r}"), ALONE)
-            [bound[kind]] = binder.bind((plain,), processed=False)
-        return bound[kind].fn(result, **arguments)
-
-    return function
-
-
-OF_RESULT: Mapping[str, type[Result]] = {CHOICE: MCResult, LIKELIHOOD: LLResult}
 
 
 # --- scorers that the files beside a task register -------------------------------------------------------------------
@@ -513,11 +468,11 @@ def _name_problems(bound: BoundFilter) -> Iterator[Problem]:
 def _rows(bound: BoundFilter) -> Iterator[tuple[str, Place]]:
     """The rows of a filter that are known now, each with where it comes from."""
     for number, metric in enumerate(bound.metrics):
-        for name in metric.gives or (metric.name,):
+        for name in metric.rows:
             yield name, bound.place(number, "metric")
         for name in metric.added_rows():
             yield name, bound.place(number, "reduction")
-    for name in (*(bound.scorer.rows() or ()), *bound.scorer.added_rows()):
+    for name in (*(own_rows(bound.scorer) or ()), *added_rows(bound.scorer)):
         yield name, bound.scorer_at
 
 

@@ -1,66 +1,26 @@
 """Settings of a run for all of its tasks, and how helper code is reached."""
 
-import dataclasses
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Never, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from assay.config.run import RunConfig
 from assay.config.task import GenerationParams
 from assay.dialect import Dialect, dialect_of
-from assay.errors import ConfigError, Place
+from assay.errors import Place
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
-    Document,
-    Function,
     Message,
     Prompt,
     Response,
 )
 from assay.runs.extensions import Extension
 from assay.samples.prompt import Chat
-
-UserFunction = Callable[..., Any]
-"""A function of helper code: its parameters and its value are the user's."""
-Resolve = Callable[[Function], Any]
-"""Returns the object that a `!function` names."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredMetric:
-    """A metric of helper code's, with what it was registered with: that counts where a task says nothing."""
-
-    function: UserFunction
-    aggregation: UserFunction | None
-    higher_is_better: bool | None
-
-
-def no_dotted(name: str, folder: str | None, place: Place) -> Never:  # noqa: ARG001  # the shape of a resolver
-    raise ConfigError.at(place, f"{name} cannot be loaded here", "run the task with `assay run`")
-
-
-@dataclass(frozen=True, slots=True)
-class Helpers:
-    """How helper code is reached: what a `!function` is, how rows look to it, and what it calls by name.
-
-    The package `compat` supplies these.
-    """
-
-    resolve: Resolve
-    as_dataset: Callable[[Sequence[Document]], Any]
-    find_metric: Callable[[str], UserFunction | None]
-    filters: Callable[[], Mapping[str, UserFunction]]
-    metrics: Mapping[str, RegisteredMetric] = field(default_factory=dict)
-    aggregations: Mapping[str, UserFunction] = field(default_factory=dict)
-    dotted: Callable[[str, str | None, Place], Any] = no_dotted
-    """The object of a dotted name, as graph files have them; with the folder of the file, and the place of the name."""
-    definition: Callable[[str, Place], Any] | None = None
-    """Finds the definition of another task by its name, as subgraphs are; None if they are not looked at."""
-
+from assay.scoring.helper_code import Helpers
 
 HELPER_CODE: Extension[Callable[[], Helpers]] = Extension("assay.compat.modules")
 """Makes the helper code of a task that is scored without a run."""
@@ -112,33 +72,6 @@ class Settings:
     def dialect(self) -> Dialect:
         """The rules that `--compat` asks for, whatever files the tasks come from: those of a task are `task_dialect`."""
         return dialect_of(self.run.compat)
-
-
-T = TypeVar("T")
-
-
-def resolved(value: T, resolve: Resolve) -> T:
-    """The same value, with every function it names in place of the name. This runs helper code."""
-    result: Any = value
-    if isinstance(value, Function):
-        result = resolve(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        changed = {
-            field.name: new
-            for field in dataclasses.fields(value)
-            if (new := resolved(old := getattr(value, field.name), resolve)) is not old
-        }
-        result = dataclasses.replace(value, **changed) if changed else value
-    elif isinstance(value, tuple):
-        parts = tuple(resolved(part, resolve) for part in value)
-        result = parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
-    elif isinstance(value, list):
-        listed = [resolved(part, resolve) for part in value]
-        result = listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
-    elif isinstance(value, Mapping):
-        mapped = {key: resolved(part, resolve) for key, part in value.items()}
-        result = mapped if any(mapped[key] is not value[key] for key in value) else value
-    return result  # type: ignore[no-any-return]
 
 
 def generation_params(

@@ -16,13 +16,14 @@ from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
 from assay.groups.group import TaskT
 from assay.records import Function, MetricValue
-from assay.scoring.results import BoundMetric, Instance, StepInput, sort_instances
+from assay.scoring.results import Instance, StepInput, sort_instances
+from assay.scoring.scores import BoundMetric
 
 if TYPE_CHECKING:
     from assay.config.task import FilterConfig
+    from assay.scoring.helper_code import Helpers
     from assay.scoring.scorer import Scorer
     from assay.tasks.instances import InstanceScoring
-    from assay.tasks.settings import Helpers
 
 InstanceScores = dict[tuple[str, str], list[Any]]
 """By metric and filter, the scores of documents in their order: a number, a list of several answers', or a failure."""

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place
-from assay.records import Answers, Failed
+from assay.records import Answers
 from assay.registry import refused
-from assay.scoring.loop import ScoringLoop, ScoringStep
+from assay.scoring.helper_code import Helpers
+from assay.scoring.loop import ScorePart, ScoringStep, metric_parts
 from assay.scoring.named import method_problem
-from assay.scoring.results import CHOICE, LIKELIHOOD, Filtered, Instance, ScoreDict, StepInput, with_answers
-from assay.scoring.scorer import AnsweredSample, ProcessResultsScorer, Scorer, bound_metrics, computed, shown
-from assay.tasks.settings import Helpers
+from assay.scoring.results import CHOICE, LIKELIHOOD, AnsweredSample, Filtered, Instance, StepInput
+from assay.scoring.scorer import Documents, ProcessResultsScorer
+from assay.scoring.scores import ScoreDict
 from assay.tasks.task import Task, class_place
 from assay.user_code import is_overridden
 
@@ -71,34 +72,27 @@ def _overrides(task: Task, method: str) -> bool:
     return is_overridden(task, method, Task)
 
 
-def with_methods(task: Task, steps_only: bool, loop: ScoringLoop, step: ScoringStep, scorer: Scorer) -> ScoringStep:
+def step_with_methods(task: Task, step: ScoringStep, documents: Documents, *, steps_only: bool) -> ScoringStep:
     """A step of the loop as the methods of the user's class compute it; `steps_only` where one of these runs the loop."""
-    name, filters = step.filter.name, [pipeline.name for pipeline, _ in loop.pipelines]
+    name, place = step.filter.name, f"scoring: task class {type(task).__name__!r} of filter {step.filter.name!r}"
+    of_instances = _overrides(task, "process_instances")
 
-    def instances(document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Sequence[Instance]:  # noqa: ARG001  # the shape of a result
-        if document.instances:
-            return with_answers(document.instances, filters, answers)
-        left = {key: each for key, each in zip(filters, answers, strict=True) if not isinstance(each, Failed)}
-        return shown(document, left, loop.reading, loop.task)
+    def rows(instances: Sequence[Instance]) -> ScoreDict:
+        by_document = task.sort_instances(instances)
+        scores = task.process_instances(instances) if of_instances else task._process_with_custom_fn(by_document)
+        return {metric: values[0] for (metric, of_filter), values in scores.items() if of_filter == name}
 
-    def rows(instances_of_one: Sequence[Instance]) -> ScoreDict:
-        by_itself = _overrides(task, "process_instances")
-        by_document = task.sort_instances(instances_of_one)
-        scores = task.process_instances(instances_of_one) if by_itself else task._process_with_custom_fn(by_document)
-        return {metric: values[0] for (metric, of), values in scores.items() if of == name}
-
+    processes = isinstance(step.scorer, ProcessResultsScorer)
     by_answer = [metric.name for metric in step.metrics]
-    processes = isinstance(scorer, ProcessResultsScorer)
-    whole = _overrides(task, "process_instances") or (processes and _overrides(task, "_process_with_custom_fn"))
-    if whole and not steps_only:
-        place = f"scoring: task class {type(task).__name__!r} of filter {name!r}"
-        changed = replace(step, result=instances, compute=rows, by_answer=by_answer, place=place)
-        return replace(changed, score=None, batch=None, ask=None)
+    if not steps_only and (of_instances or (processes and _overrides(task, "_process_with_custom_fn"))):
+        parts = [ScorePart("", place, (), rows)]
+        return replace(step, result=documents.instances, parts=parts, by_answer=by_answer, place=place)
     if processes or not any(_overrides(task, method) for method in STEPS):
         return step  # a task's own function comes first
-    bound = bound_metrics(scorer, step.metrics, name, task._compute_metric)
 
     def result(document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> StepInput:
-        return task._create_result(instances(document, own, answers), name)
+        return task._create_result(documents.instances(document, own, answers), name)
 
-    return replace(step, result=result, compute=lambda created: computed(created, bound, scorer), by_answer=by_answer)
+    own = [part for part in step.parts if part.rows is step.own_rows]  # the scorer's score stays
+    parts = [*metric_parts(step.metrics, name, task._compute_metric), *own]
+    return replace(step, result=result, parts=parts, by_answer=by_answer)

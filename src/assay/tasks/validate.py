@@ -19,11 +19,12 @@ from assay.config.option import YAMLValue
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig, generation_types
 from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
-from assay.records import Function, UserValue
+from assay.records import Function, UserFunction, UserValue
 from assay.samples.formats import formats_table
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
+from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS
 from assay.signatures import Accepted, accepted
@@ -45,7 +46,7 @@ from assay.tasks.prompt_checks import (
     unaskable,
 )
 from assay.tasks.scoring import answers_left, known_rows, scoring
-from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
+from assay.tasks.settings import Settings
 from assay.tasks.stand_ins import Unloaded, UnloadedScorer, stand_in
 from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
 from assay.user_code import UserCodeError, user_code
@@ -195,7 +196,9 @@ def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
     try:
         with user_code("cannot be checked"):
             helpers, _ = _helpers_of(task, checks)
-            config = with_settings(resolved(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings)
+            config = with_settings(
+                resolve_functions(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings
+            )
             loop = scoring(task, config, checks.settings, helpers)
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
@@ -244,7 +247,9 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
     problems: list[Problem] = []
     about = CheckedTask(task=task, config=task.config, settings=checks.settings)
     try:
-        config = with_settings(resolved(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings)
+        config = with_settings(
+            resolve_functions(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings
+        )
         about = replace(about, config=config)
         problems += list_problems(TASK_CHECKS, about, Level.LOADED)
         about = replace(about, scored=scoring(task, config, checks.settings, helpers))
@@ -270,7 +275,7 @@ def _check_documents(about: CheckedTask, helpers: Helpers, checks: _Checks) -> S
     """The problems that documents show, where they can be read here: splits, columns, examples, prompts, targets."""
     task, settings, scored = about.task, about.settings, about.scored
     hidden = _hidden_fields(task.config) if checks.code is None else {}
-    config = with_settings(resolved(replace(_typed(task.config), **hidden), helpers.resolve), settings)
+    config = with_settings(resolve_functions(replace(_typed(task.config), **hidden), helpers.resolve), settings)
     try:
         check_templates(task, config)
         splits = open_splits(task, config, settings, helpers)

@@ -271,5 +271,5 @@ def _asked(runs: Sequence[Run], task: str, flip: Flip, database: Database) -> li
     for run, doc in zip(runs, (flip.doc_id, flip.doc_id if flip.doc_id_b is None else flip.doc_id_b), strict=True):
         samples = open_samples(run, task, database) if task in run.tasks else None
         row = samples.document(doc) if samples is not None else None
-        views += [sample_view(row, run.safe_config(task), {})] if row is not None else []
+        views += [sample_view(row, run.config(task), {})] if row is not None else []
     return views if len(views) == len(runs) else []

@@ -3,11 +3,10 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from assay.records import AnyJSON, JSONDict
-from assay.redaction import redacted, redacted_text
 from assay.runs.samples.schema import ArrowTable
 from assay.safe_text import spreadsheet_cell
 from assay.viewer.query import SampleQuery
@@ -20,8 +19,7 @@ JSON_COLUMNS = ("doc", "target", "gold")
 def download(samples: Samples, query: SampleQuery, kind: str) -> Iterator[bytes]:
     """The samples that a query finds, in the order of the file. They are found before the first byte is sent."""
     numbers = samples.row_numbers(query)
-    tables = (_without_secrets(table) for table in samples.stored.selected(numbers))
-    return DOWNLOADS[kind][1](tables, samples)
+    return DOWNLOADS[kind][1](samples.stored.selected(numbers), samples)
 
 
 def file_name(run: str, task: str, kind: str) -> str:
@@ -31,59 +29,6 @@ def file_name(run: str, task: str, kind: str) -> str:
     'a_b_c-sums.csv'
     """
     return f"{re.sub(r'[^A-Za-z0-9.-]+', '_', run)}-{re.sub(r'[^A-Za-z0-9.-]+', '_', task)}.{kind}"
-
-
-def _without_secrets(table: ArrowTable) -> ArrowTable:
-    """A table whose reasons of failures and parameters of requests hold no key; most hold none, and stay as they are."""
-    import pyarrow as pa
-
-    for name in ("failed", "failures", "requests", "responses", "verdicts"):
-        if name not in table.column_names:
-            continue
-        place, column = table.column_names.index(name), table.column(name)
-        values = column.to_pylist() if name == "failed" or _has_secrets(column) else None
-        if values is not None:
-            clean = [redacted_text(each) if isinstance(each, str) else _clean(each) for each in values]
-            table = table.set_column(place, table.schema.field(name), pa.array(clean, column.type))
-    return table
-
-
-def _has_secrets(column: Any) -> bool:
-    """Whether a text of a nested column would be redacted: each different one of the fields that may hold a key is tried."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    parts = [column.combine_chunks()] if column.num_chunks != 1 else [column.chunk(0)]
-    for part in parts:
-        flat = part
-        while pa.types.is_list(flat.type) or pa.types.is_large_list(flat.type):
-            flat = flat.flatten()
-        for field in ("params", "failed", "reason"):
-            if flat.type.get_field_index(field) >= 0:
-                texts = pc.unique(flat.field(field)).to_pylist()
-                if any(text is not None and _redacted_value(field, text) != text for text in texts):
-                    return True
-    return False
-
-
-def _redacted_value(field: str, text: str) -> str:
-    if field != "params":
-        return redacted_text(text)
-    value = parse_json(text, None)
-    clean = redacted(value, texts=False)
-    return text if clean == value else as_text(clean)
-
-
-def _clean(value: AnyJSON) -> AnyJSON:
-    if isinstance(value, list):
-        return [_clean(each) for each in value]
-    if isinstance(value, Mapping):
-        own = ("params", "failed", "reason")
-        return {
-            key: _redacted_value(key, each) if key in own and isinstance(each, str) else each
-            for key, each in value.items()
-        }
-    return value
 
 
 def _parquet(tables: Iterator[ArrowTable], samples: Samples) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 import dataclasses
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -11,7 +11,6 @@ import orjson
 from assay.config.record_json import json_values, type_schema
 from assay.config.schema import Schema
 from assay.records import AnyJSON
-from assay.redaction import redacted, redacted_text
 from assay.report.index import IndexedRun, index_run
 from assay.results import Row, keys
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip
@@ -291,7 +290,7 @@ class ProblemDocument:
 
 
 def number_record(row: Row) -> NumberRecord:
-    return NumberRecord(replace(row, estimate=replace(row.estimate, reason=redacted_text(row.estimate.reason))))
+    return NumberRecord(row)
 
 
 def run_record(run: IndexedRun) -> RunRecord:
@@ -306,11 +305,16 @@ def runs_document(page: Page) -> RunsDocument:
 
 def run_document(page: Page) -> RunDocument:
     run: Run = page["run"]
-    usage = dict(redacted(run.usage))
     lines = [LineRecord(line, [number_record(row) for row in line.numbers]) for line in run.lines]
     progress = ProgressRecord(run.live) if run.is_running else None
     return RunDocument(
-        run_record(index_run(run)), lines, [*run.remarks], audit_counts(run.results), usage, run.provenance, progress
+        run_record(index_run(run)),
+        lines,
+        [*run.remarks],
+        audit_counts(run.results),
+        dict(run.usage),
+        run.provenance,
+        progress,
     )
 
 
@@ -324,7 +328,7 @@ def task_document(page: Page) -> TaskDocument:
     numbers = [number_record(each) for each in line.numbers] if line is not None else []
     not_run = line.not_run if line is not None else ""
     if shown is None:
-        return TaskDocument(run.name, task, not_run, numbers, run.safe_config(task), "", 0, 1, 1, None, {}, [])
+        return TaskDocument(run.name, task, not_run, numbers, dict(run.config(task)), "", 0, 1, 1, None, {}, [])
     samples: Samples = page["samples"]
     metric = str(samples.metric) if samples.metric is not None else ""
     lines = [
@@ -335,7 +339,7 @@ def task_document(page: Page) -> TaskDocument:
         for row, address, brief in page["shown"]
     ]  # fmt: skip
     return TaskDocument(
-        run.name, task, not_run, numbers, run.safe_config(task), metric, shown.total, shown.page, shown.pages, lines,
+        run.name, task, not_run, numbers, dict(run.config(task)), metric, shown.total, shown.page, shown.pages, lines,
         page["downloads"], [chart_record(card) for card in page["charts"]],
     )  # fmt: skip
 
@@ -351,7 +355,7 @@ def sample_document(page: Page) -> SampleDocument:
     return SampleDocument(
         page["run"].name, page["task"], row.doc_id, page["sample"].why, parse_json(row.doc, {}), row.prompt, row.prefix,
         [dict(each) for each in messages] if messages else None, target_of(row), row.responses, dict(row.answers),
-        scores, verdicts, redacted_text(row.failed or ""), [*row.audit], stored_columns(row), dict(page["others"]),
+        scores, verdicts, row.failed or "", [*row.audit], stored_columns(row), dict(page["others"]),
     )  # fmt: skip
 
 

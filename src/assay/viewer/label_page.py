@@ -165,7 +165,7 @@ def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONO
     content = parse_json(row.doc, {})
     other = content.get(asked.rows.other) if asked.rows.other and isinstance(content, Mapping) else None
     return {
-        "doc": doc, "chat": prompt_chat(row, asked.run.safe_config(asked.task)), "prompt": row.prompt or row.prefix,
+        "doc": doc, "chat": prompt_chat(row, asked.run.config(asked.task)), "prompt": row.prompt or row.prefix,
         "target": target_of(row),
         "answer": judged_answer(row, asked.rows.keys[0].filter), "other": None if other is None else as_text(other),
     }  # fmt: skip

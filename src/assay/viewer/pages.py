@@ -8,7 +8,6 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from assay.records import AnyJSON
-from assay.redaction import redacted_text
 from assay.report.charts import Span, Timeline, draw_part
 from assay.report.drawing import Drawing
 from assay.report.index import IndexedRun
@@ -142,7 +141,7 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
     sample_query = read_query(query)
     base: Page = {
         "run": run, "task": task, "line": run.line(task), "query": sample_query, "shows": SHOWS, "kinds": KINDS,
-        "operators": OPERATORS, "config": as_text(run.safe_config(task), indent=True), "has_graph": bool(run.graph(task)),
+        "operators": OPERATORS, "config": as_text(run.config(task), indent=True), "has_graph": bool(run.graph(task)),
         "live": url_for("events", run=run.name) if run.is_running else "",
         "is_partial": run.is_running and run.sample_file(task) is None,
     }  # fmt: skip
@@ -171,7 +170,7 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         },
         "labels_by": _labels_by(run, task),
         "columns": columns,
-        "filterable": _filterable(samples, columns, run.safe_config(task)),
+        "filterable": _filterable(samples, columns, run.config(task)),
         "charts": task_charts(samples, MAX_COUNTED if query.get("charts") != "all" else None),
         "all_charts": _all_charts(samples, query),
         "most_counted": MAX_COUNTED,
@@ -265,7 +264,7 @@ def brief(row: StoredSample) -> dict[str, str]:
     return {
         "question": _prompt_end(question_of(row)), "answer": cut((texts[0] if texts else best).strip(), MAX_TEXT),
         "filtered": cut(filtered, MAX_TEXT),
-        "target": cut(target_of(row), MAX_TEXT), "failed": cut(redacted_text(row.failed or ""), MAX_TEXT),
+        "target": cut(target_of(row), MAX_TEXT), "failed": cut(row.failed or "", MAX_TEXT),
     }  # fmt: skip
 
 
@@ -296,7 +295,7 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
     return {
         "markup": query.get("markup") == "1", "switch": markup_links("sample", query), "timeline": draw_timeline,
         "run": run, "task": task, "line": run.line(task),
-        "sample": sample_view(row, run.safe_config(task), better, node_prices(run, task)),
+        "sample": sample_view(row, run.config(task), better, node_prices(run, task)),
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
         "row": row, "verdicts": verdict_views(run, task, row), "labels": label_lines(run.labels.get(task), row.doc_id),

@@ -14,7 +14,6 @@ from assay.models.reasoning import START, split_thinking
 from assay.models.servers.server_model import Price
 from assay.number_text import format_duration, format_figures, format_trimmed
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
-from assay.redaction import redacted, redacted_text
 from assay.report.charts import Span
 from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import ChatPrompt, ChatTurn, chat_prompt
@@ -204,7 +203,7 @@ def sample_view(
         choice_views(row) if not texts else (),
         [_response_view(str(reply["verdict"]), reply) for reply in replies[own:] if "verdict" in reply],
         steps_of(row, prices),
-        redacted_text(row.failed or ""),
+        row.failed or "",
         row.audit,
         row.dropped or 0,
         stored_columns(row),
@@ -371,16 +370,14 @@ def _finite(value: float | None) -> float | None:
 
 
 def stored_columns(row: StoredSample) -> dict[str, str]:
-    """The stored columns as text; request parameters and failure reasons are redacted."""
+    """The stored columns as text."""
     columns = {
         **row._asdict(),
         **{name: parse_json(getattr(row, name), None) for name in ("doc", "target", "gold")},
-        "requests": redacted([_request_fields(each) for each in row.requests], texts=False),
-        "replies": [_redacted_reply(reply) for reply in row.replies] if row.replies is not None else None,
-        "failed": redacted_text(row.failed) if row.failed else None,
+        "requests": [_request_fields(each) for each in row.requests],
         "scores": join_scores(row.scores, row.repeats),
         "repeats": None,
-        "failures": {str(key): redacted_text(reason) for key, reason in row.failures.items()} or None,
+        "failures": {str(key): reason for key, reason in row.failures.items()} or None,
         "audit": [*row.audit] or None,
     }
     left_out = ("doc_id", "dropped")
@@ -394,11 +391,6 @@ def stored_columns(row: StoredSample) -> dict[str, str]:
 def _request_fields(request: StoredRequest) -> JSONObject:
     fields = request._replace(params=parse_json(request.params, None))._asdict()
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _redacted_reply(reply: StoredReply) -> StoredReply:
-    """A stored response whose failure reason is redacted: it may quote the API key."""
-    return {**reply, "failed": redacted_text(reply["failed"])} if "failed" in reply else reply
 
 
 def as_text(value: AnyJSON, *, indent: bool = False) -> str:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from assay.models.servers.server_model import Price
 from assay.records import JSONObject, Usage
-from assay.redaction import redacted_text
 from assay.report.charts import Span
 from assay.runs.samples.records import StoredSample, call_text, made_calls
 from assay.runs.samples.turns import ChatTurn, stored_exchanges, turns_of
@@ -43,9 +42,9 @@ def steps_of(row: StoredSample, prices: Mapping[str, Price | None] | None = None
         seconds = sum(each[2] for each in usages) if usages else None
         price = (prices or {}).get(node)
         cost = sum(price.of(Usage(*each)) for each in usages) if price is not None and usages else None
-        steps.append(Step(node, turns_of(said), seconds, redacted_text(reason), tokens, cost))
+        steps.append(Step(node, turns_of(said), seconds, reason, tokens, cost))
     if row.failed and steps and not any(step.failed for step in steps):  # no request did: the last node it reached
-        steps[-1] = steps[-1]._replace(failed=redacted_text(row.failed))
+        steps[-1] = steps[-1]._replace(failed=row.failed)
     return steps
 
 
@@ -91,7 +90,7 @@ def _node(call: JSONObject) -> str:
 def _request_span(node: str, turn: int, reply: JSONObject) -> Span:
     usage = reply.get("usage")
     note = f"{usage[0]:,} tokens in, {usage[1]:,} out" if usage else ""
-    failed = f"failed: {redacted_text(str(reply['failed']))}" if "failed" in reply else ""
+    failed = f"failed: {reply['failed']}" if "failed" in reply else ""
     return Span(f"{node}, turn {turn}" if turn else node, float(usage[2]) if usage else 0.0, MODEL, failed or note)
 
 

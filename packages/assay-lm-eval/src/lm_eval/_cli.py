@@ -20,7 +20,6 @@ from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig
 from assay.errors import ConfigError
 from assay.evaluation.writing import Evaluation
-from assay.redaction import redacted
 from lm_eval._evaluation import COMPAT, TaskManager, over_length
 from lm_eval._utils import make_table, setup_logging
 
@@ -173,8 +172,8 @@ def _show(evaluation: Evaluation, config: RunConfig, asked: RunConfig) -> None:
 
 def _heading(config: RunConfig) -> str:
     """lm-eval's line above its table."""
-    arguments = redacted(parse_arguments(config.model_args, "model_args"))
-    generation = redacted(parse_arguments(config.gen_kwargs, "gen_kwargs"))
+    arguments = parse_arguments(config.model_args, "model_args")
+    generation = parse_arguments(config.gen_kwargs, "gen_kwargs")
     limit = None if config.limit is None else float(config.limit)
     settings = f"limit: {limit}, num_fewshot: {config.num_fewshot}, batch_size: {config.batch_size or 1}"
     return f"{config.model} ({arguments}), gen_kwargs: ({generation}), {settings}"

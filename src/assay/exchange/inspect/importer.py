@@ -13,7 +13,7 @@ from assay.exchange.imported import ImportedRun, ImportedTask, is_number
 from assay.exchange.inspect.exporter import ASSAY_KEY, BY_ROW, FLOAT, scorer_name, scores_of
 from assay.exchange.inspect.log_file import InspectLog, read_log
 from assay.records import AnyJSON, FilterScores, Generate, JSONDict, JSONObject, Request, Sample
-from assay.redaction import redacted, redacted_text
+from assay.redaction import redact_text
 from assay.results import Estimate
 from assay.runs.samples.reader import sample_record
 from assay.runs.samples.records import SampleRecord, StoredRequest, StoredSample
@@ -68,7 +68,7 @@ def _ended(header: JSONObject) -> str:
 def _config(header: JSONObject) -> JSONDict:
     """Return the settings of the task as far as the log has them."""
     about, steps = header["eval"], (header.get("plan") or {}).get("steps") or ()
-    settings = redacted({key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")})
+    settings = {key: about.get(key) for key in ("task", "scorers", "dataset", "task_args")}
     return {**settings, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
 
 
@@ -190,7 +190,7 @@ def _gold(target: AnyJSON, choices: Sequence[str] | None) -> AnyJSON:
 
 def _error(sample: JSONObject) -> str:
     error = sample.get("error")
-    return redacted_text(str(error.get("message") if isinstance(error, Mapping) else error)) or "failed"
+    return redact_text(str(error.get("message") if isinstance(error, Mapping) else error)) or "failed"
 
 
 def _scores(epochs: Sequence[JSONObject], names: Names, reduced: Reduced) -> list[FilterScores]:

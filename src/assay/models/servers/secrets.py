@@ -1,15 +1,14 @@
 """Keys of servers: from the environment, a file, or literal."""
 
-import json
 import os
 import re
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from urllib.parse import quote, unquote_plus
+from urllib.parse import unquote_plus
 
 from assay.config.option import YAMLMapping
 from assay.errors import ConfigError
+from assay.redaction import forms_of
 
 
 def secret(written: str | None, *variables: str) -> str | None:
@@ -29,7 +28,7 @@ def secret(written: str | None, *variables: str) -> str | None:
     return written
 
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """A header name, by RFC 9110."""
 LEAST = 4
 """Shorter values of headers and queries are not redacted: they would match in any message."""
@@ -48,21 +47,7 @@ def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]
         ends = [part.partition("=")[2] for part in parts]
         forms = [value, *(part for part in parts[1:] if len(part) >= 2 * LEAST), *ends, *map(unquote_plus, ends)]
         hidden |= {form for form in forms if len(form) >= LEAST}
-    hidden |= {written for text in hidden if len(text) >= LEAST for written in _encoded(text)}
-    for _ in range(2):  # a server may quote the request as JSON, within a text that is quoted again
-        hidden |= {written for text in hidden for written in _escaped(text)}
-    return sorted(hidden, key=lambda text: (-len(text), text))
-
-
-def _escaped(text: str) -> tuple[str, ...]:
-    """Return a text as quoted in JSON, with and without non-ASCII letters, and in Python."""
-    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]
-
-
-def _encoded(text: str) -> tuple[str, ...]:
-    """Return a text as in an address, and in base64."""
-    data = text.encode()
-    return quote(text, safe=""), quote(text), b64encode(data).decode(), urlsafe_b64encode(data).decode()
+    return forms_of({text for text in hidden if len(text) >= LEAST} or hidden)
 
 
 def refuse_malformed(arguments: YAMLMapping) -> None:
@@ -75,7 +60,7 @@ def refuse_malformed(arguments: YAMLMapping) -> None:
     if not isinstance(header, Mapping):
         raise _problem("header must be a mapping of names to texts", "write header={'X-Name': 'value'}", "header")
     for name, value in header.items():
-        if not isinstance(value, str) or not value.isprintable() or not _TOKEN.fullmatch(str(name)):
+        if not isinstance(value, str) or not value.isprintable() or not _HEADER_NAME.fullmatch(str(name)):
             raise _problem(f"invalid header {str(name)!r}", "use a name without spaces and a printable text", "header")
 
 

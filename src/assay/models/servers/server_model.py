@@ -46,7 +46,7 @@ from assay.records import (
     arguments,
     limit_of,
 )  # fmt: skip
-from assay.redaction import redacted, secrets_in
+from assay.redaction import reveal, seal, secrets_in
 
 IDENTITY_ARGUMENTS = (
     "header",
@@ -141,7 +141,7 @@ class Connection:
 
     def __repr__(self) -> str:
         """The arguments without secrets: tracebacks with local variables show it."""
-        return f"Connection({redacted({each.name: getattr(self, each.name) for each in fields(self)})})"
+        return f"Connection({seal({each.name: getattr(self, each.name) for each in fields(self)})})"
 
 
 class ManagedBackend(Protocol):
@@ -239,7 +239,7 @@ class ServerModel:
     def _identity_with(self, reply: str | None) -> str:
         """Return the identity of a model with this reply."""
         fields = sorted(
-            (name, repr(value)) for name, value in self._identity_fields.items() if value not in (None, False)
+            (name, repr(reveal(value))) for name, value in self._identity_fields.items() if value not in (None, False)
         )
         named = f"{self.name} {self._source} {self.model}" if reply == NONDETERMINISTIC else f"{self.name} {self.model}"
         return f"{named} {digest(f'{reply} {fields}'.encode())}"

@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -30,7 +30,7 @@ from assay.records import (
     messages_to_plain,
     prompt_text,
 )
-from assay.redaction import written_arguments
+from assay.redaction import redact_text, written_arguments
 from assay.runs.files import replace_file
 from assay.runs.samples.encode import as_json, likelihood_requests, request_arrays, request_lists, score_arrays
 from assay.runs.samples.records import (
@@ -265,10 +265,14 @@ def _score_fields(record: SampleRecord) -> tuple[Any, ...]:
             scores[_key(metric, name)] = value
         for metric, each in repeated.items() if repeated else ():
             repeats[_key(metric, name)] = each
-    failures = row_failures(record) if has_failed else NO_FAILURES
-    return answers, scores, repeats, record.failed or None, failures, record.audit
+    if not has_failed:
+        return answers, scores, repeats, None, NO_FAILURES, record.audit
+    failures = {key: _reason(failed) for key, failed in row_failures(record).items()}
+    return answers, scores, repeats, _reason(record.failed) or None, failures, record.audit
 
 
+_reason = lru_cache(1024)(redact_text)
+"""A reason of a failure without secrets: those of models that others wrote, and of imported runs, were not redacted before."""
 _key = cache(ScoreKey)
 """One object for each row of scores: equal ones, made for each sample, took 8 % of the time of writing."""
 NOT_ASKED: tuple[Any, ...] = StoredSample(0)[1 : StoredSample._fields.index("answers")]

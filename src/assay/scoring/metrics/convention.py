@@ -22,7 +22,8 @@ from assay.records import (
     UserValue,
     number,
 )
-from assay.scoring.results import GenResult, MCResult, Reference, References, Repeated, described, listed
+from assay.scoring.results import GenResult, MCResult, Reference, References
+from assay.scoring.scores import Repeated, as_list, describe
 from assay.signatures import AWAITED, Accepted, accepted, is_async, read_signature, typed_by_default
 from assay.user_code import TIME_LIMIT, timed
 
@@ -231,7 +232,7 @@ def of_choice(compute: Compute) -> Compute:
 
 def _single(value: MetricValue) -> MetricValue:
     """The number of a list of one: the value of the only answer that the metric was given."""
-    items = listed(value)
+    items = as_list(value)
     return items[0] if items is not None and len(items) == 1 and number(items[0]) is not None else value
 
 
@@ -332,7 +333,7 @@ def best(values: Sequence[MetricValue], *, higher_is_better: bool | None, metric
     numbers = [number(each) for each in values]
     odd = next((value for value, plain in zip(values, numbers, strict=True) if plain is None), values)
     if odd is not values:
-        what = f"metric {metric!r} returns {described(odd)} for each of several references, of which none is the best"
+        what = f"metric {metric!r} returns {describe(odd)} for each of several references, of which none is the best"
         return Failed(f"scoring: {what} — return a number")
     comparable = [each for each in numbers if each is not None and not math.isnan(each)]
     chosen = min if higher_is_better is False else max
@@ -341,6 +342,6 @@ def best(values: Sequence[MetricValue], *, higher_is_better: bool | None, metric
 
 def _by_answer(value: MetricValue) -> list[MetricValue] | None:
     """The items that may be a value for each answer: a list, or numbers in a tuple or an array; other tuples are one value."""
-    items = listed(value)
+    items = as_list(value)
     is_list = isinstance(value, list) or (items is not None and all(number(each) is not None for each in items))
     return items if is_list else None

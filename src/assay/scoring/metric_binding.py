@@ -4,17 +4,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Never
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol, runtime_checkable
 
+from assay.config.kinds import KINDS
 from assay.config.option import YAMLMapping
-from assay.config.task import MetricConfig, NamedMetric
+from assay.config.task import MetricConfig as MetricConfig
+from assay.config.task import NamedMetric
 from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
-from assay.records import Function, MetricValue, UserValue
-from assay.scoring.ahead import ParallelMetric
-from assay.scoring.combined import own_bounds
+from assay.records import Function, MetricValue, UserFunction, UserValue
 from assay.scoring.declarations import Metric
+from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
+from assay.scoring.loop import ParallelMetric
 from assay.scoring.metrics.convention import (
     Compute,
     MetricCall,
@@ -27,14 +29,21 @@ from assay.scoring.metrics.convention import (
 from assay.scoring.metrics.registry import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.structured import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
-from assay.scoring.results import CHOICE, GENERATE, BoundMetric, GenResult, Result
-from assay.scoring.scorer import Scorer
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, GenResult, LLResult, MCResult, Result
+from assay.scoring.scores import BoundMetric
 from assay.signatures import Accepted, accepted, names_only
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats
+from assay.statistics.aggregations import (
+    AGGREGATIONS,
+    Aggregation,
+    AggregationOrFunction,
+    Repeated,
+    known_aggregation,
+    over_repeats,
+)
 from assay.statistics.influence import Bounds, read_bounds
-from assay.tasks.kinds import metric_of_kinds
-from assay.tasks.runnable import AggregationOrFunction
-from assay.tasks.settings import Helpers, RegisteredMetric, UserFunction
+
+if TYPE_CHECKING:
+    from assay.scoring.scorer import Scorer
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
@@ -383,20 +392,17 @@ def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricRe
     return reductions
 
 
-def row_bounds(row: str, filter_name: str, scorer: Scorer) -> Bounds | None:
-    """The least and the greatest value of a document in a row: as its metric, its reduction or its scorer declares them."""
-    metrics = scorer.run_metrics(filter_name)
-    parent = scorer.parents.get(row, row)
-    own = next((each for each in metrics if each.name == parent), None)
-    if own is not None:
-        return own.bounds
-    declared = own_bounds(scorer)
-    reduced = [(each.bounds, each.reductions) for each in metrics]
-    for bounds, reductions in (*reduced, (declared.get(scorer.name), scorer.own_reductions)):
-        for name in reductions.added:
-            if row == name or row.startswith(f"{name}("):
-                return reductions.bounds.get(name, bounds)
-    return declared.get(row, declared.get(parent))
+@runtime_checkable
+class _HasMetrics(Protocol):
+    """A kind of task with metrics of its own, which tasks of other kinds may name."""
+
+    def metric(self, name: str) -> Metric | None: ...
+
+
+def metric_of_kinds(name: str) -> Metric | None:
+    """The metric that a kind of task has by this name, such as a unit metric of graphs."""
+    kinds = (kind for kind in KINDS.values() if isinstance(kind, _HasMetrics))
+    return next((metric for kind in kinds if (metric := kind.metric(name)) is not None), None)
 
 
 def function_name(function: UserFunction | Function) -> str:
@@ -464,3 +470,65 @@ def check_reference_order(metrics: Iterable[BoundMetric], results: Callable[[], 
 
 def _shown(value: MetricValue) -> str:
     return format_figures(value) if isinstance(value, int | float) else f"{value!r:.60}"
+
+
+# --- without a task ----------------------------------------------------------------------------------------------------
+
+
+def _no_code(function: Function) -> Never:
+    raise LookupError(f"{function} is helper code: load the task with a TaskManager, and run it")
+
+
+NO_HELPERS = Helpers(resolve=_no_code, as_dataset=list, find_metric=lambda name: None, filters=dict)  # noqa: ARG005
+"""For scorers and metrics that are used by themselves: there are no files, and so no helper code."""
+
+
+def bind_configured(scorer: "Scorer", filter_name: str) -> Sequence[BoundMetric]:
+    """The metrics of a filter from the scorer's configuration: the filter's, else the task's, else its defaults."""
+    config = scorer.config
+    declared = [scorer.default_metrics()]
+    if config is not None:
+        own = next((entry.metric_list for entry in config.filter_list or () if entry.name == filter_name), None)
+        declared = [own or None, config.metric_list, *declared]
+    elif declared == [None]:
+        raise TypeError(f"{type(scorer).__name__} has no metrics: hand it the configuration of a task")
+    chosen: Any = next((metrics for metrics in declared if metrics is not None), None)
+    if chosen is not None and all(isinstance(metric, BoundMetric) for metric in chosen):
+        return chosen  # type: ignore[no-any-return]  # as was just asked
+    binder = MetricBinder(
+        config.output_type if config is not None else scorer.output_types[0],
+        lambda *steps: Place(f"scorer {scorer.name!r}, metric_list{list(steps)}"),
+        NO_HELPERS,
+        repeats=config.repeats if config is not None else 1,
+    )
+    return binder.bind(resolve_functions(chosen, _no_code), processed=hasattr(scorer, "process_results_fn"))
+
+
+def bind_one(scorer: "Scorer", metric: MetricConfig) -> BoundMetric:
+    """A metric that a scorer of the user's chooses itself, in its `get_metrics`."""
+    output_type = scorer.config.output_type if scorer.config is not None else scorer.output_types[0]
+    place = Place(f"get_metrics of scorer {scorer.name!r}")
+    binder = MetricBinder(output_type, lambda *_: place, NO_HELPERS)
+    [bound] = binder.bind((resolve_functions(metric, _no_code),), processed=False)
+    return bound
+
+
+def metric_function(config: MetricConfig) -> Callable[..., Any]:
+    """The function of an entry of metric_list: of a result, or of `references` and `predictions`."""
+    plain = resolve_functions(replace(config, reduction=None), _no_code)
+    bound: dict[str, BoundMetric] = {}
+
+    def function(result: Any = None, **arguments: Any) -> Any:
+        kind = next((kind for kind, result_type in OF_RESULT.items() if isinstance(result, result_type)), GENERATE)
+        if kind == LIKELIHOOD and LIKELIHOOD not in getattr(METRICS.get(str(plain.name)), "functions", {LIKELIHOOD}):
+            kind = ROLLING
+        if kind not in bound:
+            binder = MetricBinder(kind, lambda *_: Place(f"metric {config.name!r}"), NO_HELPERS)
+            [bound[kind]] = binder.bind((plain,), processed=False)
+        return bound[kind].fn(result, **arguments)
+
+    return function
+
+
+OF_RESULT: Mapping[str, type[Result]] = {CHOICE: MCResult, LIKELIHOOD: LLResult}
+NamedMetric.bind = staticmethod(metric_function)
