@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.catalog.functions import declared_metrics
+from assay.catalog.functions import registered_names
 from assay.checks import Check, Level, list_problems
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
@@ -364,11 +364,11 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     checked = CheckedGraph(task, file, Settings(), models, processors, columns)
     problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
     problems = [replace(each, serious=False) if each.cause == LACKING else each for each in problems]
-    declared = declared_metrics(_files(named, folder))
+    declared = registered_names(_files(named, folder))
     if declared:
         problems = [each for each in problems if not _is_declared(each, declared)]
-    is_known = not any(kind == "aggregator" for kind, _ in declared)
-    problems += [] if problems or not is_known else row_problems(file, fields, processors, Settings())
+    if not problems and declared.keys().isdisjoint(("aggregator metric", "aggregation")):
+        problems += row_problems(file, fields, processors, Settings())
     return problems
 
 
@@ -400,9 +400,17 @@ def _files(names: Collection[str], folder: str | None) -> list[Path]:
     return [file for file in dict.fromkeys(files) if file.is_file()]
 
 
-def _is_declared(problem: Problem, declared: Collection[tuple[str, str]]) -> bool:
+def _is_declared(problem: Problem, declared: Mapping[str, Collection[str]]) -> bool:
     """Whether a metric is unknown only because the module that registers it was not imported."""
-    return any(problem.cause == (f"{kind} metric", name) for kind, name in declared)
+    return any(
+        problem.cause in ((kind, name), (ARE_ALSO.get(kind), name))
+        for kind, names in declared.items()
+        for name in names
+    )
+
+
+ARE_ALSO = {"metric": "unit metric", "aggregation": "aggregator metric"}
+"""By kind, the kind of metric of graphs that its members are, too."""
 
 
 def _has_unseen_functions(

@@ -59,16 +59,19 @@ class OpenModels(NamedTuple):
 
 
 def unable_models(run: OpenModels) -> Iterator[Problem]:
-    """Find tasks that need what the model under test cannot do."""
-    model = run.models[UNDER_TEST]
+    """Find models that cannot do what a task needs of their role."""
     for task in run.tasks:
-        for need in sorted(task.needs()):
-            if not getattr(model.can, need):
-                what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
-                what += model.can.why_not(need)
-                formats = need == "loglikelihood" and task.task.definition is None
-                way = f"ask for {task.task.name}@generate" if formats else "choose another model"
-                yield Problem(Place("model"), what, way)
+        for role in (UNDER_TEST, *task.facts.models):
+            model = run.models[role]
+            for need in sorted(task.needs(role)):
+                if getattr(model.can, need):
+                    continue
+                who = "a model" if role == UNDER_TEST else f"a model {role!r}"
+                what = f"task {task.task.name!r} needs {who} that can {MEANING[need]}, and {model.name!r} cannot"
+                formats = role == UNDER_TEST and need == "loglikelihood" and task.task.definition is None
+                fix = f"ask for {task.task.name}@generate" if formats else "choose another model"
+                place = Place("model" if role == UNDER_TEST else f"model_role.{role}")
+                yield Problem(place, what + model.can.why_not(need), fix)
 
 
 def unable_scorer_models(run: OpenModels) -> Iterator[Problem]:
@@ -80,18 +83,6 @@ def unable_scorer_models(run: OpenModels) -> Iterator[Problem]:
                 what = f"scorer {scorer.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
                 fix = f"give the role {role!r} another model"
                 yield Problem(Place(f"model_role.{role}"), what + model.can.why_not(need), fix)
-
-
-def unable_roles(run: OpenModels) -> Iterator[Problem]:
-    """Find models of roles that cannot do what a task needs of them."""
-    for task in run.tasks:
-        for role in task.facts.models:
-            for need in sorted(task.needs(role)):
-                model = run.models[role]
-                if not getattr(model.can, need):
-                    what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
-                    what += f", and {model.name!r} cannot{model.can.why_not(need)}"
-                    yield Problem(Place(f"model_role.{role}"), what, "choose another model")
 
 
 def impossible_lengths(run: OpenModels) -> Iterator[Problem]:
@@ -119,7 +110,6 @@ def unknown_prices(run: OpenModels) -> Iterator[Problem]:
 MODEL_CHECKS: tuple[Check[OpenModels], ...] = (
     Check(Level.BOUND, unable_models),
     Check(Level.BOUND, unable_scorer_models),
-    Check(Level.BOUND, unable_roles),
     Check(Level.BOUND, impossible_lengths),
     Check(Level.BOUND, unknown_prices),
 )
