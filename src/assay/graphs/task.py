@@ -15,7 +15,7 @@ from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
 from assay.graphs.binding import GraphBinder, find_tools, tool_spec
 from assay.graphs.collate import LACKING
 from assay.graphs.models import GraphModels
-from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
+from assay.graphs.output import Finish, Processor, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
 from assay.graphs.scores import (
     GraphScores,
@@ -40,7 +40,7 @@ from assay.tasks.checks import unknown_clusters
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
 from assay.tasks.rescore import StoredTask
-from assay.tasks.runnable import UNDER_TEST, TaskFacts
+from assay.tasks.runnable import UNDER_TEST, Estimator, TaskFacts
 from assay.tasks.settings import Settings
 from assay.tasks.stand_ins import UnloadedMethods, is_written_function, unloaded_function
 from assay.tasks.task import Task
@@ -266,7 +266,7 @@ class GraphTask(GraphScores):
     def plan(self, sample: Sample) -> Plan:
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
 
-    def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
+    def conclude(self, estimated: Estimator) -> Mapping[ScoreKey, Estimate]:
         """Further copies of the output, and the numbers of all records together."""
         if self._files is not None and self.settings.shard is None:
             self._files.write_copies()

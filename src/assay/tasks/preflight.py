@@ -91,9 +91,8 @@ def impossible_lengths(run: OpenModels) -> Iterator[Problem]:
     if run.config.over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
         what = f"model {model.name!r} does not count tokens, or has no known context length"
         yield Problem(place, what, "give tokenizer=FOLDER and max_length=N in --model_args")
-    if run.config.over_length == "truncate" and not getattr(
-        model, "cuts", False
-    ):  # models of users need not know of it
+    cuts = getattr(model, "cuts", False)  # models of users need not know of it
+    if run.config.over_length == "truncate" and not cuts:
         what = f"model {model.name!r} does not cut prompts"
         yield Problem(place, what, "create it with over_length='truncate', or use drop_shots")
 
