@@ -98,7 +98,9 @@ def said_by(*words: object) -> Said:
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:
-                code = main()
+                code = main(
+                    sys.argv[1:]
+                )  # without arguments it may end the process, where libraries are still being imported
             except SystemExit as ended:
                 code = int(ended.code or 0) if not isinstance(ended.code, str) else 2
     finally:

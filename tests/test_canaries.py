@@ -408,9 +408,30 @@ def test_a_secret_in_pieces_of_python_is_one_until_it_is_used(folders: tuple[Pat
             "judge": {"model_args": {"api_key": "***", "header": {"X": "***"}, "ids": [1]}},
             "password": "***",
         }
+    seal({"key": "reference_answer"})
+    assert conceal("no column 'reference_answer'") == "no column 'reference_answer'"
     usual = {"generation_kwargs": {"until": ["\n"]}, "metadata": {"version": 1}}
     assert seal(usual) is usual and reveal(usual) is usual
     assert leaked(conceal(f"401 for {base64.b64encode(secret.encode()).decode()} and {json.dumps([secret])}")) is None
+
+
+def test_a_renewed_key_resumes_a_run_and_another_value_of_what_only_sounds_like_one_does_not(
+    folders: tuple[Path, Path],
+) -> None:
+    folder, built = folders
+    prompts: list[str] = []
+
+    def evaluate(key: str, token: str) -> None:
+        lines = f"metadata: {{version: 1, judge: {{api_key: {key}, header: {{X: {key}}}, token: {token}}}}}\n"
+        write_task(folder, [{"q": "plain", "gold": "x"}], TASK_LINES + lines)
+        run(folder, noting(prompts), output_path=str(built / "run"))
+
+    evaluate(canary("s"), "yes")
+    evaluate(canary("t"), "yes")
+    assert len(prompts) == 1
+    with pytest.raises(AssayError, match="another run"):
+        evaluate(canary("t"), "no")
+    assert leaks_in_files(built) == {}
 
 
 HARMLESS = {

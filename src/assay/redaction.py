@@ -142,13 +142,15 @@ class SecretNumber(int):
         return HIDDEN
 
 
+_NOT_A_WORD = re.compile(r"[^A-Za-z_]")
+"""What a key has, and a name does not: the column of a metric's `key: reference_answer` is not searched for."""
 _values: set[str] = set()
 """The values that this process was given as Secrets: they are searched for in texts of others."""
 
 
 def _values_in(text: str, shown: str) -> Iterator[str]:
     """The secret values in a text: all of it, or password and query of an address."""
-    if shown == HIDDEN:
+    if shown == HIDDEN and _NOT_A_WORD.search(text):
         yield text
     elif "://" in text:
         with suppress(ValueError):  # an invalid address

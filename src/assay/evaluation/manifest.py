@@ -20,7 +20,7 @@ from assay.records import JSONDict
 from assay.redaction import is_header, is_secret, reveal
 from assay.registry import is_plugin_file
 from assay.results import Results
-from assay.runs.folder import environment
+from assay.runs.folder import as_written, environment
 from assay.runs.results import ManifestJSON, plain
 from assay.runs.signature import with_signature
 from assay.samples.rows import file_digest
@@ -73,7 +73,7 @@ def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
         changed["data_dir"] = str(Path(config.data_dir).resolve())
     about = (manager.catalog.facts or {}).get("model")
     return {
-        **with_signature(changed),
+        **with_signature(as_written(changed)),
         **({"task_compat": manager.compat} if manager.compat is not None else {}),
         **({"conditions": {"model": about}} if about else {}),
     }

@@ -16,6 +16,7 @@ from assay.graphs.spec import ModelConfig, Record, StructuredOutput
 from assay.graphs.sygra import clone_around
 from assay.graphs.walk import NodeFailed
 from assay.records import LIMITS, JSONDict, Prompt
+from assay.redaction import reveal
 from assay.samples.rows import DataError
 from assay.scoring.helper_code import Helpers
 from assay.scoring.results import ModelSpec
@@ -333,7 +334,7 @@ class GraphModels:
         if entry is None:
             return self._under_test(model, place)
         backend = entry.but(model.entry).backend()
-        role = f"{name}-{digest(repr(backend).encode())[:6]}" if model.entry else name
+        role = f"{name}-{digest(repr(reveal(backend)).encode())[:6]}" if model.entry else name
         self.backends[role] = backend
         return role, entry.but(model.entry)
 

@@ -27,6 +27,7 @@ from assay.groups.task_results import (
     user_rows,
 )
 from assay.records import Function, UserFunction, UserValue
+from assay.redaction import reveal
 from assay.registry import Registry, subclass_of
 from assay.score_keys import ScoreKey, metric_name_problem
 from assay.signatures import accepted, parameter_problems
@@ -464,7 +465,7 @@ def _place_of_entry(config: GroupConfig, number: int, *_: str) -> Place:
 
 def _kind(aggregator: Aggregator, entry: AggMetricConfig) -> tuple[object, ...]:
     """What entries share that one aggregator computes: its class, a user's function, and the parameters."""
-    return type(aggregator), getattr(aggregator, "agg_fn", None), repr(entry.kwargs)
+    return type(aggregator), getattr(aggregator, "agg_fn", None), repr(reveal(entry.kwargs))
 
 
 def row_problems(config: GroupConfig, place: Places) -> Iterator[Problem]:

@@ -280,8 +280,8 @@ def _as_texts(value: AnyJSON) -> AnyJSON:
 
 
 def as_written(spec: JSONObject) -> JSONDict:
-    """A spec or arguments as they are read back from a manifest: without secrets."""
-    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS
+    """A spec, options or arguments as they are read back from a manifest: without secrets."""
+    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     written: dict[str, Any] = orjson.loads(orjson.dumps(redact_manifest(spec), default=str, option=options))
     return written
 
@@ -308,9 +308,9 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
         manifest = {key: value for key, value in (known or {}).items() if key not in passing} or {
             "format": FORMAT,
             "created": time.time(),
-            **redact_manifest(facts),
+            **as_written(facts),
             "spec": spec,
-            "spec_digest": digest(orjson.dumps(spec)),
+            "spec_digest": digest(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)),
         }
         if was_cut_off:
             manifest[WAS_CUT_OFF] = True

@@ -605,7 +605,7 @@ def run_name(spec: JSONObject, model: str, tasks: Sequence[str]) -> str:
     >>> run_name({"limit": 5}, "org/llama 3", ["mmlu", "gsm8k"])[:-8]
     'llama_3-mmlu-and-1-more-'
     """
-    return f"{_described(model, tasks)}-{digest(orjson.dumps(as_written(spec)))[:8]}"
+    return f"{_described(model, tasks)}-{digest(orjson.dumps(as_written(spec), option=orjson.OPT_SORT_KEYS))[:8]}"
 
 
 def _described(model: str, tasks: Sequence[str]) -> str:

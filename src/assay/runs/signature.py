@@ -13,7 +13,6 @@ from pathlib import Path
 import orjson
 
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.redaction import redact_manifest
 
 SIGNATURE = "signature"
 SIZE = 32
@@ -21,7 +20,7 @@ SIZE = 32
 
 def with_signature(options: JSONObject) -> JSONDict:
     """Return the options for a manifest with the signature of this user; without one where no key can be stored."""
-    key, options = _key(make=True), redact_manifest(options)
+    key = _key(make=True)
     return {"options": options, **({SIGNATURE: _sign(key, options)} if key is not None else {})}
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from assay.config.task import TaskConfig
 from assay.dialect import OURS, Dialect
 from assay.errors import installing
-from assay.redaction import without_queries
+from assay.redaction import reveal, without_queries
 from assay.samples.hub import from_hub
 from assay.samples.rows import DataError, HubError, ReaderOptions, Row, Rows, TypedRows, as_rows, typed
 from assay.user_code import UserCodeError, place_of, user_code
@@ -94,7 +94,7 @@ def _locate(config: TaskConfig, folder: str | None, data_dir: str | None, dialec
     if local is not None:
         inner = local / (config.dataset_name or "default")
         return _from_folder(path, inner if inner.is_dir() else local, kwargs, dialect)
-    return _from_hub(path, config.dataset_name, kwargs, data_dir, dialect)
+    return _from_hub(path, config.dataset_name, reveal(kwargs), data_dir, dialect)
 
 
 def _from_folder(name: str, folder: Path, kwargs: ReaderOptions, dialect: Dialect) -> DataSet:
@@ -258,7 +258,7 @@ def _from_function(config: TaskConfig, dialect: Dialect) -> DataSet:
 
     def splits() -> dict[str, Split]:
         if not loaded:
-            arguments = {**(config.metadata or {}), **(config.dataset_kwargs or {})}
+            arguments = reveal({**(config.metadata or {}), **(config.dataset_kwargs or {})})
             with user_code(place_of("custom_dataset", function), DataError):
                 returned = function(**arguments)
             if not isinstance(returned, Mapping):

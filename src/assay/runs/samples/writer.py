@@ -271,8 +271,12 @@ def _score_fields(record: SampleRecord) -> tuple[Any, ...]:
     return answers, scores, repeats, _reason(record.failed) or None, failures, record.audit
 
 
-_reason = lru_cache(1024)(redact_text)
-"""A reason of a failure without secrets: those of models that others wrote, and of imported runs, were not redacted before."""
+@lru_cache(1024)
+def _reason(failed: str) -> str:
+    """A reason of a failure without secrets: those that models of others return, and of imported runs, may have some."""
+    return redact_text(failed)
+
+
 _key = cache(ScoreKey)
 """One object for each row of scores: equal ones, made for each sample, took 8 % of the time of writing."""
 NOT_ASKED: tuple[Any, ...] = StoredSample(0)[1 : StoredSample._fields.index("answers")]
