@@ -181,6 +181,7 @@ MISTAKES: dict[str, Mistake] = {
     "a split of examples": task({"num_fewshot": "1", "fewshot_split": "»fwe"}, "no split 'fwe'", "did you mean 'few'"),
     "more examples than there are": task({"num_fewshot": "»50", "fewshot_split": "few"}, "50 examples are asked for, and the pool holds 2", "fewer"),
     "a data file that is not there": task({"dataset_kwargs": "{data_files: {test: »e.jsonl}}"}, "no data file 'e.jsonl'", "put the file there"),
+    "a prompt of another program": task({"»use_prompt": "promptsource:x"}, "use_prompt is not supported", "write doc_to_text"),
     "a reader without files": task({"dataset_kwargs": "{}"} | {"dataset_path": "»json"}, "needs dataset_kwargs.data_files", ""),
     "a sampler that is not there": task({"num_fewshot": "1", "fewshot_split": "few", "fewshot_config": "{sampler: »firstn}"}, "no sampler named 'firstn'", "first_n"),
     # helper modules

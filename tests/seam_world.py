@@ -270,3 +270,12 @@ CONSUMERS: Mapping[str, Callable[[World, Seam], float]] = {
     "merge": merge,
     "validate": validate,
 }
+
+
+def count_cells(seam: Seam) -> tuple[int, int, int, int]:
+    """How many of its cells are used, refused, impossible and wrong."""
+    outcomes = [seam.outcome(consumer) for consumer in CONSUMERS]
+    impossible = sum(isinstance(outcome, str | None) for outcome in outcomes)
+    refused = sum(isinstance(outcome, Refused) for outcome in outcomes)
+    cells = len(outcomes) - impossible
+    return (0, 0, impossible, cells) if seam.wrong is not None else (cells - refused, refused, impossible, 0)

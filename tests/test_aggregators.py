@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scipy.stats import gmean, hmean  # type: ignore[import-untyped]
 
+import assay
 from assay import (
     AggMetricConfig,
     CustomAggregator,
@@ -20,6 +21,8 @@ from assay import (
     register_aggregator,
 )
 from assay.groups.task_results import EstimatedFloat
+from assay.score_keys import ScoreKey
+from assay.statistics import combine
 from group_world import (
     Plain,
     by_filter,
@@ -31,6 +34,7 @@ from group_world import (
     scored,
     twins,
 )
+from seam_world import world_of
 from small_runs import ANYTHING, run
 
 VALUES, SIZES = (0.5, 0.25, 1.0), (1, 3, 4)
@@ -414,3 +418,31 @@ def test_a_function_written_for_lm_evals_groups_is_called_as_there(tmp_path: Pat
     group_file(tmp_path, f"group: g\ntask: [a, b]\naggregate_metric_list: {entries}\n")
     rows = rows_of(run(tmp_path, ANYTHING, "g"), "g")
     assert {key: row["value"] for key, row in rows.items()} == {"acc,none": 0.0, "plain,none": -0.25}
+
+
+OWN_ERROR = """
+from assay import Estimate, RowAggregator
+
+class Own(RowAggregator):
+    def combine(self, members, weights):
+        return Estimate(0.25, 0.1, sum(member.size for member in members))
+"""
+
+
+def test_the_error_that_a_users_aggregator_gives_is_part_of_that_of_the_group_above(tmp_path: Path) -> None:
+    """The mean of 1/4 ± 1/10 and 1/8 ± √(7/64 / 7) = 1/8: √((1/10)² + (1/8)²) / 2."""
+    entry = "aggregate_metric_list: [{metric: exact_match, "
+    inner = f"group: inner\ntask: [a, b]\n{entry}aggregation: !function own.Own}}]\n"
+    outer = f"group: outer\ntask: [inner, b]\n{entry}levels: children, weight_by_size: false}}]\n"
+    world = world_of(tmp_path, {"own.py": OWN_ERROR, "inner.yaml": inner, "outer.yaml": outer})
+    options = {"output_path": str(tmp_path / "run"), "progress": False, **world.options}
+    results = assay.run(world.model(), tasks=["outer"], **options).results
+    row = results.row("outer", ScoreKey("exact_match", "none"))
+    assert row is not None
+    assert (row.estimate.value, row.estimate.stderr) == (0.1875, pytest.approx(math.hypot(0.1, 0.125) / 2))
+
+
+def test_combine_counts_the_error_of_an_estimate_that_is_given() -> None:
+    """2/10 · 0.3 and 8/10 · 0.125: √(0.06² + 0.1²)."""
+    combined = combine([Estimate(0.5, 0.3, 2), Estimate(0.125, 0.125, 8)])
+    assert (combined.value, combined.stderr) == (0.2, pytest.approx(math.hypot(0.06, 0.1)))

@@ -121,3 +121,9 @@ def test_an_unknown_name_is_a_note_only_where_helper_code_may_register_it(
     listed = validate(manage({"t.yaml": task, "helpers.py": REGISTERS + source, "others.py": others}))
     assert [problem.serious for problem in listed] == serious
     assert all("no filter named 'backwards'" in problem.what for problem in listed)
+
+
+def test_a_signature_that_parses_and_does_not_compile_is_no_bug_of_ours(manage: Callable[..., TaskManager]) -> None:
+    task = a_task("t").split("output_type")[0] + NAMED.replace("backwards", "lowercase")
+    listed = validate(manage({"t.yaml": task, "helpers.py": "def text(doc, doc): return doc\n"}))
+    assert not [problem for problem in listed if "bug in assay" in problem.fix], listed

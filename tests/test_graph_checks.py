@@ -173,3 +173,21 @@ def test_a_parameter_that_a_prompt_would_fill_in_is_refused(
         said = "".join(capsys.readouterr())
         assert said.count("is sent as it is written: parameters of generation are the same for all") == 1, said
         assert "checked.yaml:6:" in said
+
+
+def test_aggregators_are_checked_where_the_records_come_over_a_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, METRIC="exact_match")
+    text = (
+        Path(path)
+        .read_text()
+        .replace("{type: disk, file_path: records.jsonl}", "{type: hf, repo_id: no/such, split: test}")
+    )
+    collator = (
+        "{processor: tasks.eval.utils.MetricCollatorPostProcessor, params: {aggregator_metrics_map: [AGGREGATOR]}}"
+    )
+    aggregator = "{name: acuracy, unit_metrics_results: [exact_match_metric_result]}"
+    Path(path).write_text(text + f"graph_post_process: [{collator.replace('AGGREGATOR', aggregator)}]\n")
+    assert main(["validate", path]) == 1
+    assert "no aggregator metric named 'acuracy' — did you mean 'accuracy'?" in capsys.readouterr().out

@@ -486,6 +486,14 @@ def test_a_judge_that_cannot_generate_is_refused(tmp_path: Path) -> None:
     assert rows(judged(tmp_path, ["a"], both, ensemble))["ensemble,none"] == 0.5
 
 
+def test_what_several_models_cannot_do_is_said_at_once(tmp_path: Path) -> None:
+    mute = Scripted(loglikelihood=lambda context, continuation: (0.0, False))
+    with pytest.raises(ConfigError) as refused:
+        judged(tmp_path, ["a"], mute, model=mute)
+    assert "model: task 't' needs a model that can generate text" in str(refused.value)
+    assert "model_role.judge: scorer 'llm_judge' needs a model that can generate text" in str(refused.value)
+
+
 def test_a_judged_run_is_scored_again_with_the_verdicts_it_has(tmp_path: Path) -> None:
     reward = Scripted(loglikelihood=lambda context, continuation: (float(len(continuation)), False))
 

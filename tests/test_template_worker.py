@@ -229,6 +229,20 @@ def test_the_process_ends_with_the_one_that_started_it(how: signal.Signals | Non
         assert ends(pid)
 
 
+def test_a_thread_that_waits_for_a_template_does_not_keep_a_process_from_ending() -> None:
+    more = f"""
+    threading.Thread(target=lambda: template({ENDLESS!r})({{}}), daemon=True).start()
+    time.sleep(0.5)
+    """
+    begun = time.monotonic()
+    with started(more) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert parent.wait(30) == 0
+        assert time.monotonic() - begun < 9  # a template may take 10 s
+        assert ends(pid)
+
+
 def test_control_c_interrupts_a_template_and_the_next_one_is_rendered() -> None:
     more = f"""
     try:

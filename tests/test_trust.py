@@ -47,8 +47,10 @@ FILES = {
 def test_listing_showing_and_checking_run_no_code(tmp_path: Path) -> None:
     trace, folder = tmp_path / "trace", tmp_path / "tasks"
     folder.mkdir()
+    traced = f"open({str(trace)!r}, 'w').close()"
     (folder / "helper.py").write_text(
-        f"open({str(trace)!r}, 'w').close()\n\n\nclass T:\n    pass\n\n\ndef f(*_, **__):\n    return 'x'\n"
+        f"{traced}\n\n\nclass T:\n    def __init__(self, a=[{traced}], *_, **__):\n        {traced}\n\n\n"
+        f"def f(*_, a: [{traced}] = [{traced}], **__) -> [{traced}]:\n    {traced}\n    return 'x'\n"
     )
     for name in ("__init__.py", "conftest.py", "task_executor.py"):
         (folder / name).write_text((folder / "helper.py").read_text())

@@ -25,6 +25,18 @@ HEAD = """# Requirements of the seeds, and what shows each
 The ids are those of the project's checklist of its five seed documents. A test is named as `file::name`. This page is written by
 `python tools/make_seeds.py docs/seeds.md`.
 """
+MATRIX = """
+## The seam matrix
+
+`test_seams.py::test_an_extension_is_used_or_refused_before_the_first_request` is a test for each extension, each way in which it is
+brought in, and each part of assay that has to use it: `compute_metrics`, `process_instances`, `assay.run`, `evaluate`, the command
+`assay run`, `score`, `merge`, `validate`. A cell has the number that was worked out by hand, or is refused before the first
+request, with its location and a fix. Others are impossible by their type, with the reason in
+`tests/seam_matrix.py`, or known to be wrong.
+
+| extension | ways | used | refused | impossible | wrong |
+|---|--:|--:|--:|--:|--:|
+"""
 BLOCKS = """
 ## Blocks
 
@@ -56,7 +68,21 @@ def page(root: Path = ROOT) -> str:
         f"| {file} | `{_first_line(root / COPIES / file)}` | {_shown(tests.get(file), table['not_run'].get(file))} |"
         for file in sorted(str(path.relative_to(root / COPIES)) for path in (root / COPIES).glob("0*/*"))
     ]
-    return "".join(parts) + BLOCKS + "\n".join(lines) + "\n"
+    return "".join(parts) + MATRIX + cells_of_the_matrix(root) + BLOCKS + "\n".join(lines) + "\n"
+
+
+def cells_of_the_matrix(root: Path) -> str:
+    """A line for each extension of the seam matrix, and one for all: how many cells have which outcome."""
+    sys.path.insert(0, str(root / "tests"))
+    from seam_world import count_cells
+    from test_seams import SEAMS
+
+    counts: dict[str, list[int]] = {}
+    for seam in SEAMS:
+        line = counts.setdefault(seam.extension, [0] * 5)
+        counts[seam.extension] = [had + more for had, more in zip(line, [1, *count_cells(seam)], strict=True)]
+    whole = [sum(column) for column in zip(*counts.values(), strict=True)]
+    return "".join(f"| {' | '.join(map(str, [name, *line]))} |\n" for name, line in [*counts.items(), ("all", whole)])
 
 
 def _shown(tests: list[str] | None, reason: str | None) -> str:

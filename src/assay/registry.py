@@ -173,14 +173,9 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
     def problems(self, name: str, takes: UserFunction | Accepted, params: Params, where: Where) -> list[Problem]:
         """List all problems with the parameters of the member that messages call `name`."""
         known = takes if isinstance(takes, Accepted) else accepted(takes, len(self.supplied))
-        words = (f"{self.kind} {name!r}", self.word, partial(self.fix_for_missing, name))
-        problems = list(problems_of(known, params, words, where))
-        if known.is_async:
-            problems.insert(0, Problem(location(where), f"{self.kind} {name!r} {AWAITED[0]}", AWAITED[1]))
-        if known.lacking:
-            what = f"{self.kind} {name!r} cannot be called: it must take ({', '.join(self.supplied)}, …) by position"
-            problems.insert(0, Problem(location(where), what, "correct its parameters"))
-        return problems
+        subject = (f"{self.kind} {name!r}", self.word, partial(self.fix_for_missing, name))
+        what = f"{self.kind} {name!r} cannot be called: it must take ({', '.join(self.supplied)}, …) by position"
+        return problems_of(known, params, subject, where, (what, "correct its parameters"))
 
     def check(self, named: str | UserFunction, params: Params, where: Where) -> M:
         """Return the member of a name or a user's object after checking all parameters."""

@@ -3,10 +3,10 @@
 Keyword parameters are YAML keys: names and types of all of them are checked, and a stand-in has the signature of its source.
 """
 
-import ast
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -77,11 +77,9 @@ def accepted(function: UserFunction, supplied: int = 0) -> Accepted:
 
 
 def is_async(function: UserFunction) -> bool:
-    """Whether calling it gives a coroutine or an async generator. Of a stand-in for code that is not loaded, its source says."""
+    """Whether calling it gives a coroutine or an async generator."""
     called: Any = (function, getattr(type(function), "__call__", None))  # noqa: B004  # an object may have an async call
-    if any(map(inspect.iscoroutinefunction, called)) or inspect.isasyncgenfunction(function):
-        return True
-    return getattr(function, "is_async", False) is True
+    return any(map(inspect.iscoroutinefunction, called)) or inspect.isasyncgenfunction(function)
 
 
 AWAITED = "is async, and is called without await", "write `def` in place of `async def`"
@@ -113,14 +111,8 @@ def parameter_problems(
     a.yaml:3:1: metric 'scaled' has no parameter 'facter' — did you mean 'factor'?
     a.yaml:3:1: metric 'scaled' needs the parameter 'factor' — add `factor:`
     """
-    takes = accepted(function, supplied)
-    problems = list(problems_of(takes, params, (what, "parameter", line_to_add), where))
-    if takes.is_async:
-        problems.append(Problem(location(where), f"{what} {AWAITED[0]}", AWAITED[1]))
-    if takes.lacking:
-        shape = f"{what} must take {supplied} arguments by position"
-        problems.append(Problem(location(where), shape, "correct its signature"))
-    return problems
+    misfit = f"{what} must take {supplied} arguments by position", "correct its signature"
+    return problems_of(accepted(function, supplied), params, (what, "parameter", line_to_add), where, misfit)
 
 
 def line_to_add(key: str) -> str:
@@ -131,7 +123,20 @@ Subject = tuple[str, str, Callable[[str], str]]
 """The subject of a message, its word for a parameter, and the fix for a missing one."""
 
 
-def problems_of(takes: Accepted, params: Params, subject: Subject, where: Where) -> Iterator[Problem]:
+def problems_of(
+    takes: Accepted, params: Params, subject: Subject, where: Where, misfit: tuple[str, str]
+) -> list[Problem]:
+    """List the problems of a callable and its parameters; `misfit` is that of one which cannot take what its caller supplies,
+    with the fix."""
+    problems = list(_wrong_parameters(takes, params, subject, where))
+    if takes.is_async:
+        problems.append(Problem(location(where), f"{subject[0]} {AWAITED[0]}", AWAITED[1]))
+    if takes.lacking:
+        problems.append(Problem(location(where), *misfit))
+    return problems
+
+
+def _wrong_parameters(takes: Accepted, params: Params, subject: Subject, where: Where) -> Iterator[Problem]:
     what, word, add = subject
     at = partial(location, where)
     for key, value in params.items():
@@ -190,9 +195,10 @@ def give_parameters(
     wrapper.__signature__ = Signature([*first, *further])  # type: ignore[attr-defined]
 
 
-def give_signature(stand_in: UserFunction, signature: Signature) -> None:
-    """Give what stands for a callable its signature."""
-    stand_in.__signature__ = signature  # type: ignore[attr-defined]
+def give_signature(stand_in: type, init: UserFunction) -> None:
+    """Give what stands for a class the signature of its `__init__`."""
+    with suppress(ValueError):  # it lacks `self`
+        stand_in.__signature__ = inspect.signature(partial(init, None))  # type: ignore[attr-defined]
 
 
 def with_options(function: UserFunction, options: Mapping[str, tuple[UserValue, UserValue]]) -> UserFunction:
@@ -263,52 +269,3 @@ def _described(hint: UserValue) -> str:
         names = [_described(each).removeprefix("of type ") for each in get_args(hint)]
         return "of type " + " or ".join("None" if each == "NoneType" else each for each in names)
     return "of type " + str(getattr(hint, "__name__", hint))
-
-
-def written_signature(arguments: ast.arguments, *, skipped: int) -> Signature:
-    """Return the signature that the source of a function shows, without the first `skipped` parameters."""
-    kinds = inspect.Parameter
-    plain = [*arguments.posonlyargs, *arguments.args]
-    optional = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
-    parameters = [
-        _parameter(
-            each, kinds.POSITIONAL_ONLY if at < len(arguments.posonlyargs) else kinds.POSITIONAL_OR_KEYWORD, default
-        )
-        for at, (each, default) in enumerate(zip(plain, optional, strict=True))
-    ][skipped:]
-    if arguments.vararg is not None:
-        parameters.append(inspect.Parameter(arguments.vararg.arg, kinds.VAR_POSITIONAL))
-    parameters += [
-        _parameter(each, kinds.KEYWORD_ONLY, default)
-        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    ]
-    if arguments.kwarg is not None:
-        parameters.append(inspect.Parameter(arguments.kwarg.arg, kinds.VAR_KEYWORD))
-    return Signature(parameters)
-
-
-def _parameter(argument: ast.arg, kind: Any, default: ast.expr | None) -> inspect.Parameter:
-    hint = _plain_type(argument.annotation) if argument.annotation is not None else inspect.Parameter.empty
-    plain = default.value if isinstance(default, ast.Constant) else None  # of another, only that there is one counts
-    return inspect.Parameter(
-        argument.arg, kind, default=inspect.Parameter.empty if default is None else plain, annotation=hint
-    )
-
-
-PLAIN_TYPES = {each.__name__: each for each in (bool, int, float, str, list, dict)}
-
-
-def _plain_type(node: ast.expr) -> Any:
-    """The plain type, or union of them, of an annotation; `Any` for every other."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        try:
-            node = ast.parse(node.value, mode="eval").body
-        except SyntaxError:
-            return Any
-    if isinstance(node, ast.Constant) and node.value is None:
-        return None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return Union[_plain_type(node.left), _plain_type(node.right)]  # noqa: UP007  # of values: None | None is not a type
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in ("list", "List"):
-        return list[_plain_type(node.slice)]  # type: ignore[misc]  # built from the text of a file
-    return PLAIN_TYPES.get(node.id, Any) if isinstance(node, ast.Name) else Any

@@ -174,9 +174,16 @@ class _Process:
         except OSError as error:
             raise RuntimeError(f"the process that renders templates cannot be started: {error}") from error
         self._numbers.clear()
-        atexit.unregister(self.end)
-        atexit.register(self.end)
+        atexit.unregister(self._kill)
+        atexit.register(self._kill)
         return self._child
+
+    def _kill(self) -> None:
+        """At the end of this process: without the lock, which a thread may hold that waits for a template."""
+        child = self._child
+        if child is not None:
+            child.kill()
+            child.wait()
 
     def end(self) -> None:
         """End the process; the next template starts another."""

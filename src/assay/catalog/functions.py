@@ -3,16 +3,18 @@
 import ast
 import importlib
 import importlib.util
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from copy import copy, deepcopy
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Union
 
 from assay.errors import Place, Problem, did_you_mean, nearest
-from assay.records import Function, UserValue
-from assay.signatures import Signature, written_signature
+from assay.records import Function, UserFunction, UserValue
 
 
 def functions_in(value: UserValue) -> Iterator[Function]:
@@ -107,40 +109,18 @@ def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
     )
 
 
-class StaticSignature(NamedTuple):
-    """The signature of a function or class, read from the source of its module, with its line."""
+class WrittenDefinition(NamedTuple):
+    """What the source of a module shows of a function or class that it defines, without executing it."""
 
-    signature: Signature
+    like: UserFunction | None
+    """A function with its signature, which returns itself; of a class, with that of its own `__init__`, if it has one."""
     is_class: bool
-    is_async: bool
-    is_generator: bool
-    line: int
-
-
-class _Definition(NamedTuple):
-    """What the source of a module shows of a function or class that it defines."""
-
-    signature: StaticSignature | None
     is_plain: bool
-    """Whether it is a function, or a class that extends nothing."""
+    """Whether it is a function, or a class that extends nothing: neither a task nor a scorer."""
 
 
-def static_signature(function: Function) -> StaticSignature | None:
-    """The signature of a function or class by its source, without executing it; None where that is uncertain.
-
-    Annotations other than plain types accept anything.
-    """
-    definition = _definition(function)
-    return definition.signature if definition is not None else None
-
-
-def is_plain_class(function: Function) -> bool:
-    """Whether a name is, by its source, a function or a class that extends nothing: neither a task nor a scorer."""
-    definition = _definition(function)
-    return definition is not None and definition.is_plain
-
-
-def _definition(function: Function) -> _Definition | None:
+def written_definition(function: Function) -> WrittenDefinition | None:
+    """Return what is written of a function or class; None where its name is uncertain."""
     file = module_file(function)
     try:
         return _definitions_in(str(file), file.stat().st_mtime_ns).get(function.name)
@@ -149,7 +129,7 @@ def _definition(function: Function) -> _Definition | None:
 
 
 @cache
-def _definitions_in(path: str, _changed_at: int) -> dict[str, _Definition]:
+def _definitions_in(path: str, _changed_at: int) -> dict[str, WrittenDefinition]:
     """By name, the functions and classes defined once, at top level, without decorators."""
     tree = _parsed(path)
     if isinstance(tree, str):
@@ -157,26 +137,69 @@ def _definitions_in(path: str, _changed_at: int) -> dict[str, _Definition]:
     stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     nodes = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
     names = [node.name for node in nodes] + stored
-    definitions: dict[str, _Definition] = {}
+    definitions: dict[str, WrittenDefinition] = {}
     for node in nodes:
         if names.count(node.name) > 1 or node.decorator_list:
             continue
-        is_class = isinstance(node, ast.ClassDef)
-        inits = (
-            [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"] if is_class else [node]
-        )
-        signature = None
-        if len(inits) == 1:
-            signature = StaticSignature(
-                written_signature(inits[0].args, skipped=1 if is_class else 0),  # type: ignore[union-attr]
-                is_class,
-                isinstance(node, ast.AsyncFunctionDef),
-                not is_class and _yields(node),
-                node.lineno,
-            )
-        extends = isinstance(node, ast.ClassDef) and (node.keywords or any(_name(b) != "object" for b in node.bases))
-        definitions[node.name] = _Definition(signature, not extends)
+        with suppress(SyntaxError):  # such as an argument that comes twice, which parsing lets pass
+            definitions[node.name] = _definition(node, path)
     return definitions
+
+
+def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, path: str) -> WrittenDefinition:
+    if not isinstance(node, ast.ClassDef):
+        return WrittenDefinition(_like(node, path), is_class=False, is_plain=True)
+    inits = [inner for inner in node.body if isinstance(inner, ast.FunctionDef) and inner.name == "__init__"]
+    extends = bool(node.keywords) or any(_name(base) != "object" for base in node.bases)
+    return WrittenDefinition(_like(inits[0], path) if len(inits) == 1 else None, is_class=True, is_plain=not extends)
+
+
+def _like(node: ast.FunctionDef | ast.AsyncFunctionDef, path: str) -> UserFunction:
+    """Return a function that is defined like another, with a body that returns the function itself.
+
+    Nothing of the other is executed: of defaults only constants are taken, of annotations only plain types.
+    """
+    like, arguments = copy(node), deepcopy(node.args)
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    hints = {
+        each.arg: _plain_type(each.annotation) for each in every if each is not None and each.annotation is not None
+    }
+    for each in every:
+        if each is not None:
+            each.annotation = None
+    arguments.defaults = [_constant(each) for each in arguments.defaults]
+    arguments.kw_defaults = [each and _constant(each) for each in arguments.kw_defaults]
+    body: ast.stmt = ast.Expr(ast.Yield()) if _yields(node) else ast.Return(ast.Name(node.name, ast.Load()))
+    like.args, like.body, like.decorator_list, like.returns = arguments, [body], [], None
+    namespace: dict[str, Any] = {}
+    exec(compile(ast.fix_missing_locations(ast.Module([like], [])), path, "exec"), namespace)
+    function: Any = namespace[node.name]
+    function.__annotations__ = hints
+    return function  # type: ignore[no-any-return]
+
+
+def _constant(default: ast.expr) -> ast.Constant:
+    """A default that is a constant; of another, only that there is one counts."""
+    return ast.copy_location(ast.Constant(default.value if isinstance(default, ast.Constant) else None), default)
+
+
+PLAIN_TYPES = {each.__name__: each for each in (bool, int, float, str, list, dict)}
+
+
+def _plain_type(node: ast.expr) -> Any:
+    """The plain type, or union of them, of an annotation; `Any` for every other."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        try:
+            node = ast.parse(node.value, mode="eval").body
+        except SyntaxError:
+            return Any
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return Union[_plain_type(node.left), _plain_type(node.right)]  # noqa: UP007  # of values: None | None is not a type
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in ("list", "List"):
+        return list[_plain_type(node.slice)]  # type: ignore[misc]  # built from the text of a file
+    return PLAIN_TYPES.get(node.id, Any) if isinstance(node, ast.Name) else Any
 
 
 def _name(node: ast.expr) -> str:
@@ -215,38 +238,30 @@ def load_problem(file: Path, is_supplied: Callable[[str], bool]) -> str:
     return ""
 
 
-METRIC_DECORATORS = {
-    "unit_metric": "unit",
-    "metric": "unit",
-    "aggregator_metric": "aggregator",
-    "aggregation": "aggregator",
-}
-"""By decorator the kind of metric of graphs that it registers a name for."""
+_REGISTERS = re.compile(
+    r"(?:register_|assay\.|@)((?:unit_|aggregator_)?metric|filter|aggregation|reduction|scorer|sampler)\("
+    r"\s*(?:(?:name|metric)\s*=\s*)?(?:[\"']([^\"']+)[\"'])?"
+)
+_IMPORTS = re.compile(r"^\s*(?:from|import)\s+\.*(\w[\w.]*)", re.MULTILINE)
 
 
-def declared_metrics(files: Collection[Path]) -> set[tuple[str, str]]:
-    """The metrics that modules, and those beside them that they import, register by a decorator: kind and name of each."""
-    waiting, seen, declared = list(files), set(files), set[tuple[str, str]]()
+def registered_names(files: Collection[Path]) -> dict[str, set[str]]:
+    """By kind, the names that modules register, and those beside them that they import, as their texts show; "" for one that
+    is computed."""
+    known: dict[str, set[str]] = {}
+    waiting, seen = list(files), set(files)
     while waiting:
         file = waiting.pop()
-        tree = _parsed(str(file))
-        for node in ast.walk(tree) if not isinstance(tree, str) else ():
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                declared |= {metric for each in node.decorator_list if (metric := _declared(each)) is not None}
-            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            beside = {Path(file.parent, *name.split(".")).with_suffix(".py") for name in modules} - seen
-            waiting += [each for each in beside if each.is_file()]
-            seen |= beside
-    return declared
-
-
-def _declared(decorator: ast.expr) -> tuple[str, str] | None:
-    """The metric that a decorator registers, as `@unit_metric("name")`."""
-    if not isinstance(decorator, ast.Call) or not decorator.args or not isinstance(decorator.args[0], ast.Constant):
-        return None
-    called = decorator.func.attr if isinstance(decorator.func, ast.Attribute) else _name(decorator.func)
-    return (METRIC_DECORATORS[called], str(decorator.args[0].value)) if called in METRIC_DECORATORS else None
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        except (OSError, ValueError):
+            continue
+        for kind, name in _REGISTERS.findall(text):
+            known.setdefault(kind.replace("_", " "), set()).add(name)
+        beside = {Path(file.parent, *name.split(".")).with_suffix(".py") for name in _IMPORTS.findall(text)} - seen
+        seen |= beside
+        waiting += beside
+    return known
 
 
 def _yields(function: ast.AST) -> bool:

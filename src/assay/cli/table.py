@@ -12,6 +12,7 @@ from assay.cli.report import of_readable_runs
 from assay.errors import ConfigError
 from assay.report.html import write_html
 from assay.report.latex import write_latex
+from assay.report.metadata_table import metadata_table
 from assay.report.report_table import ReportTable
 from assay.report.runs_table import SPREADS, RunsTableOptions, runs_table
 from assay.report.table_writers import write_csv, write_json, write_markdown
@@ -42,6 +43,8 @@ def define_table(parser: argparse.ArgumentParser) -> None:
     add("--tasks", "-t", nargs="+", default=[], metavar="NAME", help="these tasks and groups, by name or glob (default: those"
         " that are in no other group)")  # fmt: skip
     add("--metrics", nargs="+", default=[], metavar="NAME", help="these metrics of each (default: its main one)")
+    add("--by", metavar="KEY", help="a column for each value of a key of the tasks' metadata, as metadata.domain: the mean of"
+        " its tasks, weighted by their documents")  # fmt: skip
     add("--name", action="append", default=[], metavar="OLD=NEW", help="another name for a run; repeatable")
     add("--error", choices=SPREADS, default="stderr", help="what is written beside a number: ± its standard error, its"
         " interval, or nothing (stderr)")  # fmt: skip
@@ -68,7 +71,10 @@ def print_table(options: argparse.Namespace) -> int:
         transposed=options.transpose,
         allow_different_prompts=options.allow_different_prompts,
     )
-    table, is_whole = of_readable_runs(options.runs, lambda runs: runs_table(runs, chosen))
+    table, is_whole = of_readable_runs(
+        options.runs,
+        lambda runs: runs_table(runs, chosen) if options.by is None else metadata_table(runs, options.by, chosen),
+    )
     if form == "latex" and len(table.columns) > MOST_COLUMNS + 1:
         echo_err(f"note: {len(table.columns)} columns may be wider than a page; --transpose has a line for each task")
     if path is not None:

@@ -1,9 +1,11 @@
 """Gates of a run that is still to be made: checked against its tasks and the baseline before any request."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from assay.checks import Check, Level, refuse
 from assay.comparison.gate_text import GATE, Gate, suggestion
 from assay.comparison.gates import selected
 from assay.comparison.packs import open_run
@@ -13,7 +15,7 @@ from assay.comparison.rows import PairedRow
 from assay.comparison.run_gates import refuse_beyond
 from assay.comparison.verdicts import needs_baseline, parse_gates
 from assay.config.run import identity_of
-from assay.errors import ConfigError, Place, Problem, some
+from assay.errors import ConfigError, Place, Problem, collect, some
 from assay.evaluation.manifest import task_digest
 from assay.evaluation.prepare import PreparedRun
 from assay.groups.results import bottom_up, group_numbers
@@ -31,35 +33,34 @@ SELECTION = ("limit", "sample", "samples", "start_index")
 """Options that choose documents."""
 
 
+class GatedRun(NamedTuple):
+    """A run that is to be made, the gates that it is asked about, and the run that it is compared with."""
+
+    prepared: PreparedRun
+    gates: Sequence[Gate]
+    baseline: str | None
+    is_series: bool
+    """Whether the baselines are runs that come before it."""
+
+
 def check_gates(
     prepared: PreparedRun, written: Sequence[str], baseline: str | None, *, is_series: bool = False
 ) -> None:
     """Refuse gates that this run cannot be asked about, and a baseline that it cannot be compared with. In a series, the
     baselines are runs that come before it."""
-    gates = parse_gates(written)
-    if not is_series:
-        needs_baseline(gates, baseline)
-    _refuse_options(prepared, gates)
-    _refuse_same(prepared.config.output_path, baseline)
-    tasks = {each.task.name: each for each in prepared.tasks}
-    members = {group.name: group.child_names for group in bottom_up(prepared.groups)}
-    rows = rows_to_come(prepared, unknown_tasks(tasks, {gate.filter or "none" for gate in gates}))
-    other = open_run(baseline) if baseline is not None else None
-    problems: list[Problem] = []
-    for gate in gates:
-        try:
-            _check(gate, rows, tasks, members)
-            if other is not None and gate.kind == "difference":
-                for row in selected(gate, rows, members, shared=""):
-                    check_baseline((row.name, row.key), prepared, other, GATE)
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(problems)
+    about = GatedRun(prepared, parse_gates(written), baseline, is_series)
+    refuse(GATE_CHECKS, about, Level.STATIC)
+    refuse(GATE_CHECKS, about, Level.BOUND)
 
 
-def _refuse_options(prepared: PreparedRun, gates: Sequence[Gate]) -> None:
-    config, about_numbers = prepared.config, [gate for gate in gates if gate.kind != "count"]
+def _missing_baseline(about: GatedRun) -> Sequence[Problem]:
+    if not about.is_series:
+        needs_baseline(about.gates, about.baseline)
+    return ()
+
+
+def _refused_options(about: GatedRun) -> Iterator[Problem]:
+    config, about_numbers = about.prepared.config, [gate for gate in about.gates if gate.kind != "count"]
     refused = {
         "shard": "a shard is a part of a run: merge all of them, then use `assay gate`",
         **({"predict_only": "without scores there is no number"} if about_numbers else {}),
@@ -67,14 +68,39 @@ def _refuse_options(prepared: PreparedRun, gates: Sequence[Gate]) -> None:
     }
     for option, reason in refused.items():
         if getattr(config, option):
-            raise ConfigError.at(GATE, f"not with --{option}: {reason}", "leave out one of the two")
+            yield Problem(GATE, f"not with --{option}: {reason}", "leave out one of the two")
 
 
-def _refuse_same(output: str | None, baseline: str | None) -> None:
-    """Refuse a baseline that is the folder, or the URL, that the run is written to."""
+def _overwritten_baseline(about: GatedRun) -> Iterator[Problem]:
+    """Find a baseline that is the folder, or the URL, that the run is written to."""
+    output, baseline = about.prepared.config.output_path, about.baseline
     if output and baseline and shown_place(Path(output)) == shown_place(Path(baseline)):
         what = f"{shown_path(baseline)} is what this run is written to"
-        raise ConfigError.at("--baseline", what, "give the run another --output_path")
+        yield Problem(Place("--baseline"), what, "give the run another --output_path")
+
+
+def _wrong_gates(about: GatedRun) -> list[Problem]:
+    """Find gates about what the run will not have, or what the baseline does not have."""
+    prepared, gates = about.prepared, about.gates
+    tasks = {each.task.name: each for each in prepared.tasks}
+    members = {group.name: group.child_names for group in bottom_up(prepared.groups)}
+    rows = rows_to_come(prepared, unknown_tasks(tasks, {gate.filter or "none" for gate in gates}))
+    other = open_run(about.baseline) if about.baseline is not None else None
+    problems: list[Problem] = []
+    for gate in gates:
+        collect(problems, _check, gate, rows, tasks, members)
+        if other is not None and gate.kind == "difference":
+            for row in collect(problems, selected, gate, rows, members, shared="") or ():
+                collect(problems, check_baseline, (row.name, row.key), prepared, other, GATE)
+    return problems
+
+
+GATE_CHECKS: tuple[Check[GatedRun], ...] = (
+    Check(Level.STATIC, _missing_baseline),
+    Check(Level.STATIC, _refused_options),
+    Check(Level.STATIC, _overwritten_baseline),
+    Check(Level.BOUND, _wrong_gates),
+)
 
 
 def unknown_tasks(tasks: Mapping[str, Runnable], filters: Collection[str]) -> dict[str, TaskEntry]:

@@ -32,10 +32,10 @@ from assay.samples.rows import DataError
 from assay.score_keys import ScoreKey
 from assay.scoring.helper_code import Helpers, resolve_functions
 from assay.signatures import argument_names
-from assay.statistics.aggregations import Aggregation
+from assay.statistics.aggregations import Aggregation, AggregationOrFunction
 from assay.tasks.checks import unknown_clusters
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices
-from assay.tasks.runnable import AggregationOrFunction, TaskFacts
+from assay.tasks.runnable import TaskFacts
 from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Settings, preserved_random
 from assay.tasks.task import Task, class_place, not_a_task_class

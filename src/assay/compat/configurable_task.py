@@ -46,10 +46,9 @@ from assay.scoring.filters import DEFAULT
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.results import AnsweredSample
 from assay.scoring.scorer_models import Unscored
-from assay.statistics.aggregations import AGGREGATIONS, bits_per_byte, mean, weighted_perplexity
+from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, bits_per_byte, mean, weighted_perplexity
 from assay.tasks.documents import ProcessDocs, Splits, examples
 from assay.tasks.prompt_checks import QUESTION_KEYS, prompt_problems
-from assay.tasks.runnable import AggregationOrFunction
 
 
 class ConfigurableTask(Task):

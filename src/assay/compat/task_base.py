@@ -19,8 +19,8 @@ from assay.samples.prompt import FieldValue, Sampler
 from assay.samples.rows import DataError, plain_rows
 from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import ScoringLoop
+from assay.statistics.aggregations import AggregationOrFunction
 from assay.tasks.documents import read_run
-from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Settings, generation_params
 from assay.tasks.task import Task as OurTask

@@ -27,8 +27,8 @@ from assay.samples.rows import DataError, SpilledRows
 from assay.score_keys import ScoreKey
 from assay.scoring.helper_code import Helpers
 from assay.signatures import accepted, parameter_problems
-from assay.statistics.aggregations import Aggregation
 from assay.statistics.evidence import Estimate
+from assay.tasks.runnable import Estimator
 from assay.user_code import call_user_code, place_of, user_code, written
 
 LOG = logging.getLogger("assay")
@@ -186,8 +186,6 @@ MANY = 25_000
 """Records up to which the output is one JSON list, where the file does not say."""
 PREVIOUS = "use_previous_output"
 REASON = "a number of all records together, whose error is not known: the rows of its unit metrics have errors"
-Estimated = Callable[[Aggregation, Sequence[Value], Sequence[int]], Estimate]
-"""Estimates a number with its error from an aggregation, its values, and the documents that they belong to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +295,7 @@ class GraphFiles:
     def end(self) -> None:
         """Nothing is held back."""
 
-    def conclude(self, estimated: Estimated) -> dict[ScoreKey, Estimate]:
+    def conclude(self, estimated: Estimator) -> dict[ScoreKey, Estimate]:
         """Let post-processors look at all records, each once; the numbers of the report are rows."""
         previous: Any = self.records
         rows: dict[ScoreKey, Estimate] = {}
@@ -312,7 +310,7 @@ class GraphFiles:
         return rows
 
     def _report(
-        self, processor: Processor, name: str, data: Value, estimated: Estimated, rows: dict[ScoreKey, Estimate]
+        self, processor: Processor, name: str, data: Value, estimated: Estimator, rows: dict[ScoreKey, Estimate]
     ) -> Value:
         """The report of one post-processor; the numbers in it are added to the rows."""
         counts = RecordCounts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
@@ -335,7 +333,7 @@ class GraphFiles:
         count = sum(name.startswith(kind) for name in self.reports)
         return f"{kind}_{count + 1}" if count else kind
 
-    def _with_error(self, number: Estimate, known: CollatedValues, estimated: Estimated) -> Estimate:
+    def _with_error(self, number: Estimate, known: CollatedValues, estimated: Estimator) -> Estimate:
         """The number of a report with the error that follows from its records; as it is, where it is made of something else."""
         again = estimated(known.aggregation, known.values, [self._documents[record] for record in known.records])
         return again if math.isclose(again, number, rel_tol=1e-9, abs_tol=1e-12) else number

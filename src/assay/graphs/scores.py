@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.collate import MetricCollatorPostProcessor, check_aggregators
-from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
+from assay.graphs.output import GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaSpec, Record, Value
 from assay.graphs.sygra_classes import UnitMetricResult, why_lost
@@ -21,7 +21,7 @@ from assay.scoring.loop import ScorePart, ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder, grouped
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.evidence import Estimate
-from assay.tasks.runnable import TaskFacts
+from assay.tasks.runnable import Estimator, TaskFacts
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 from assay.user_code import call_user_code
@@ -286,7 +286,7 @@ class GraphScores:
         self._files = GraphFiles(folder, created, self.processors, form, self.facts.size, label, compat, sinks)
         return self._files
 
-    def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
+    def conclude(self, estimated: Estimator) -> Mapping[ScoreKey, Estimate]:
         """The numbers of all records together."""
         if self._files is None:
             return {}

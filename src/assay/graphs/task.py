@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.catalog.functions import declared_metrics
+from assay.catalog.functions import registered_names
 from assay.checks import Check, Level, list_problems
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
@@ -15,7 +15,7 @@ from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
 from assay.graphs.binding import GraphBinder, find_tools, tool_spec
 from assay.graphs.collate import LACKING
 from assay.graphs.models import GraphModels
-from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
+from assay.graphs.output import Finish, Processor, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
 from assay.graphs.scores import (
     GraphScores,
@@ -40,7 +40,7 @@ from assay.tasks.checks import unknown_clusters
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
 from assay.tasks.rescore import StoredTask
-from assay.tasks.runnable import UNDER_TEST, TaskFacts
+from assay.tasks.runnable import UNDER_TEST, Estimator, TaskFacts
 from assay.tasks.settings import Settings
 from assay.tasks.stand_ins import UnloadedMethods, is_written_function, unloaded_function
 from assay.tasks.task import Task
@@ -266,7 +266,7 @@ class GraphTask(GraphScores):
     def plan(self, sample: Sample) -> Plan:
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
 
-    def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
+    def conclude(self, estimated: Estimator) -> Mapping[ScoreKey, Estimate]:
         """Further copies of the output, and the numbers of all records together."""
         if self._files is not None and self.settings.shard is None:
             self._files.write_copies()
@@ -364,11 +364,11 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     checked = CheckedGraph(task, file, Settings(), models, processors, columns)
     problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
     problems = [replace(each, serious=False) if each.cause == LACKING else each for each in problems]
-    declared = declared_metrics(_files(named, folder))
+    declared = registered_names(_files(named, folder))
     if declared:
         problems = [each for each in problems if not _is_declared(each, declared)]
-    is_known = not any(kind == "aggregator" for kind, _ in declared)
-    problems += [] if problems or not is_known else row_problems(file, fields, processors, Settings())
+    if not problems and declared.keys().isdisjoint(("aggregator metric", "aggregation")):
+        problems += row_problems(file, fields, processors, Settings())
     return problems
 
 
@@ -400,9 +400,17 @@ def _files(names: Collection[str], folder: str | None) -> list[Path]:
     return [file for file in dict.fromkeys(files) if file.is_file()]
 
 
-def _is_declared(problem: Problem, declared: Collection[tuple[str, str]]) -> bool:
+def _is_declared(problem: Problem, declared: Mapping[str, Collection[str]]) -> bool:
     """Whether a metric is unknown only because the module that registers it was not imported."""
-    return any(problem.cause == (f"{kind} metric", name) for kind, name in declared)
+    return any(
+        problem.cause in ((kind, name), (ARE_ALSO.get(kind), name))
+        for kind, names in declared.items()
+        for name in names
+    )
+
+
+ARE_ALSO = {"metric": "unit metric", "aggregation": "aggregator metric"}
+"""By kind, the kind of metric of graphs that its members are, too."""
 
 
 def _has_unseen_functions(

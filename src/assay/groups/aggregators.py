@@ -57,7 +57,7 @@ class Aggregator(ABC):
         self.agg_metric_configs: Sequence[AggMetricConfig] = tuple(config.aggregate_metric_list or ())
 
     @abstractmethod
-    def aggregate(self, group: Group[TaskT], task_results: TaskResults) -> dict[str, float]:
+    def aggregate(self, group: Group[Any], task_results: TaskResults) -> dict[str, float]:
         """The rows of the group by `metric,filter`; those that have no number are absent."""
 
     def estimates(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:

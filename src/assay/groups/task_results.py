@@ -22,7 +22,7 @@ from assay.statistics.influence import Influence
 from assay.user_code import UserCodeError, call_user_code
 
 LOG = logging.getLogger("assay.groups")
-TaskResults = Mapping[str, Mapping[str, float]]
+TaskResults = dict[str, dict[str, float]]
 """As aggregators, which may be a user's, are given them: by task (and by group, once it has numbers) the value of each
 `metric,filter`; `samples` is how many documents it has."""
 Rows = Mapping[ScoreKey, Estimate]
@@ -78,9 +78,9 @@ def _reported(value: UserValue, stderr: UserValue, n: int, source: str) -> Estim
 class Members:
     """The numbers of tasks and groups by name, from which those of a group are computed: each is read once for all groups."""
 
-    def __init__(self, task_results: TaskResults | None = None) -> None:
-        self._results: dict[str, Mapping[str, float]] = {
-            name: {**own, SAMPLES: own[LENGTH]} if LENGTH in own and SAMPLES not in own else own
+    def __init__(self, task_results: Mapping[str, Mapping[str, float]] | None = None) -> None:
+        self._results: TaskResults = {
+            name: {**own, SAMPLES: own[LENGTH]} if LENGTH in own and SAMPLES not in own else dict(own)
             for name, own in (task_results or {}).items()
         }
         self._members: dict[str, MemberRows] = {}
@@ -103,7 +103,7 @@ class Members:
         self._results.pop(name, None)
         self._owners = None
 
-    def results(self) -> dict[str, Mapping[str, float]]:
+    def results(self) -> TaskResults:
         """The numbers as the code of users is given them."""
         for name, member in self._members.items():
             if name not in self._results:

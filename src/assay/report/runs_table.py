@@ -76,29 +76,36 @@ def runs_table(runs: Sequence[str | PathLike[str]], options: RunsTableOptions | 
         allow_different_prompts=options.allow_different_prompts,
     )
     cells = {
-        (label, measure.number): _cell(
-            run.results.row(measure.number.name, measure.number.row), label, best[measure.number], options
+        (label, measure.number): number_cell(
+            run.results.row(measure.number.name, measure.number.row),
+            options,
+            "bold" if label in best[measure.number].best else "",
         )
         for label, run in opened.items()
         for measure in measures
     }
     has_metrics = len({measure.number.name for measure in measures}) < len(measures)
-    heads = [f"{measure.alias} {measure.metric}" if has_metrics else measure.alias for measure in measures]
+    names = [f"{measure.alias} {measure.metric}" if has_metrics else measure.alias for measure in measures]
     arrows = [direction_arrow(measure.higher_is_better) for measure in measures]
-    titles = [f"{head} {arrow}".rstrip() for head, arrow in zip(heads, arrows, strict=True)]
+    titles = [f"{name} {arrow}".rstrip() for name, arrow in zip(names, arrows, strict=True)]
     notes = [*_metric_notes(measures, has_metrics), *_notes(opened, measures, best, options)]
-    if options.transposed:
-        columns = [Column("Task"), *(Column(label, label, "right") for label in opened)]
-        lines = [
-            TableLine([title, *(cells[label, measure.number] for label in opened)])
-            for title, measure in zip(titles, measures, strict=True)
-        ]
-        return ReportTable(columns, lines, notes=notes)
-    columns = [
-        Column("Model"),
-        *(Column(title, _key(measure, has_metrics), "right") for title, measure in zip(titles, measures, strict=True)),
+    heads = [
+        Column(title, _key(measure, has_metrics), "right") for title, measure in zip(titles, measures, strict=True)
     ]
-    lines = [TableLine([label, *(cells[label, measure.number] for measure in measures)]) for label in opened]
+    rows = {label: [cells[label, measure.number] for measure in measures] for label in opened}
+    return laid_out(heads, rows, notes, "Task" if options.transposed else None)
+
+
+def laid_out(
+    heads: Sequence[Column], rows: Mapping[str, Sequence[Cell]], notes: Sequence[str], turned: str | None
+) -> ReportTable:
+    """A line for each run; or, `turned`, for each head, under that title."""
+    if turned is None:
+        return ReportTable(
+            [Column("Model"), *heads], [TableLine([label, *cells]) for label, cells in rows.items()], notes=notes
+        )
+    columns = [Column(turned), *(Column(label, label, "right") for label in rows)]
+    lines = [TableLine([head.title, *(cells[place] for cells in rows.values())]) for place, head in enumerate(heads)]
     return ReportTable(columns, lines, notes=notes)
 
 
@@ -149,7 +156,8 @@ def _measure(line: ResultLine, row: Row) -> _Measure:
     return _Measure(NumberKey(line.name, row.key), line.alias, line.is_group, row.higher_is_better)
 
 
-def _cell(row: Row | None, label: str, best: Best, options: RunsTableOptions) -> Cell:
+def number_cell(row: Row | None, options: RunsTableOptions, style: Literal["bold", ""] = "") -> Cell:
+    """A number with what is written beside it."""
     if row is None or row.estimate.value is None:
         return NumberCell(None)
     estimate = row.estimate
@@ -160,7 +168,7 @@ def _cell(row: Row | None, label: str, best: Best, options: RunsTableOptions) ->
         is_logarithmic=is_logarithmic(estimate.method),
         digits=options.digits,
         mark=INCOMPLETE if row.is_incomplete else "",
-        style="bold" if label in best.best else "",
+        style=style,
     )
 
 

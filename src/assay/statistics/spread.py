@@ -39,7 +39,7 @@ def smooth(value: float | None, members: Sequence[MemberEstimate], slopes: Seque
     """A number with its error; `slopes` are its derivatives by the members' numbers."""
     parts: dict[Influence, float] = {}
     for member, slope in zip(members, slopes, strict=True):
-        for draws, share in member.estimate.evidence.parts.items():
+        for draws, share in _parts(member).items():
             parts[draws] = parts.get(draws, 0.0) + slope * share
     n = sum(member.size for member in members)
     without = [member.name for member in members if member.estimate.stderr is None]
@@ -50,6 +50,12 @@ def smooth(value: float | None, members: Sequence[MemberEstimate], slopes: Seque
     error = math.sqrt(variance(parts))
     independent = sum(member.estimate.draws for member in members)
     return Estimate(value, error, n, evidence=Evidence(parts, independent, tasks=len(members)))
+
+
+def _parts(member: MemberEstimate) -> Mapping[Influence, float]:
+    """What its error is made of; all of it, where only the error is known, as of an estimate of user code or of a stored run."""
+    own, stderr = member.estimate.evidence.parts, member.estimate.stderr
+    return {Influence(member.name, range(member.size), None, stderr**2): 1.0} if stderr and not own else own
 
 
 def unknown(value: float | None, members: Sequence[MemberEstimate], reason: str) -> Estimate:

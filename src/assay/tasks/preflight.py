@@ -59,16 +59,19 @@ class OpenModels(NamedTuple):
 
 
 def unable_models(run: OpenModels) -> Iterator[Problem]:
-    """Find tasks that need what the model under test cannot do."""
-    model = run.models[UNDER_TEST]
+    """Find models that cannot do what a task needs of their role."""
     for task in run.tasks:
-        for need in sorted(task.needs()):
-            if not getattr(model.can, need):
-                what = f"task {task.task.name!r} needs a model that can {MEANING[need]}, and {model.name!r} cannot"
-                what += model.can.why_not(need)
-                formats = need == "loglikelihood" and task.task.definition is None
-                way = f"ask for {task.task.name}@generate" if formats else "choose another model"
-                yield Problem(Place("model"), what, way)
+        for role in (UNDER_TEST, *task.facts.models):
+            model = run.models[role]
+            for need in sorted(task.needs(role)):
+                if getattr(model.can, need):
+                    continue
+                who = "a model" if role == UNDER_TEST else f"a model {role!r}"
+                what = f"task {task.task.name!r} needs {who} that can {MEANING[need]}, and {model.name!r} cannot"
+                formats = role == UNDER_TEST and need == "loglikelihood" and task.task.definition is None
+                fix = f"ask for {task.task.name}@generate" if formats else "choose another model"
+                place = Place("model" if role == UNDER_TEST else f"model_role.{role}")
+                yield Problem(place, what + model.can.why_not(need), fix)
 
 
 def unable_scorer_models(run: OpenModels) -> Iterator[Problem]:
@@ -82,27 +85,14 @@ def unable_scorer_models(run: OpenModels) -> Iterator[Problem]:
                 yield Problem(Place(f"model_role.{role}"), what + model.can.why_not(need), fix)
 
 
-def unable_roles(run: OpenModels) -> Iterator[Problem]:
-    """Find models of roles that cannot do what a task needs of them."""
-    for task in run.tasks:
-        for role in task.facts.models:
-            for need in sorted(task.needs(role)):
-                model = run.models[role]
-                if not getattr(model.can, need):
-                    what = f"task {task.task.name!r} needs a model {role!r} that can {MEANING[need]}"
-                    what += f", and {model.name!r} cannot{model.can.why_not(need)}"
-                    yield Problem(Place(f"model_role.{role}"), what, "choose another model")
-
-
 def impossible_lengths(run: OpenModels) -> Iterator[Problem]:
     """Find `drop_shots` for a model that does not count tokens, and `truncate` for one that does not cut prompts."""
     model, place = run.models[UNDER_TEST], Place("over_length")
     if run.config.over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
         what = f"model {model.name!r} does not count tokens, or has no known context length"
         yield Problem(place, what, "give tokenizer=FOLDER and max_length=N in --model_args")
-    if run.config.over_length == "truncate" and not getattr(
-        model, "cuts", False
-    ):  # models of users need not know of it
+    cuts = getattr(model, "cuts", False)  # models of users need not know of it
+    if run.config.over_length == "truncate" and not cuts:
         what = f"model {model.name!r} does not cut prompts"
         yield Problem(place, what, "create it with over_length='truncate', or use drop_shots")
 
@@ -119,7 +109,6 @@ def unknown_prices(run: OpenModels) -> Iterator[Problem]:
 MODEL_CHECKS: tuple[Check[OpenModels], ...] = (
     Check(Level.BOUND, unable_models),
     Check(Level.BOUND, unable_scorer_models),
-    Check(Level.BOUND, unable_roles),
     Check(Level.BOUND, impossible_lengths),
     Check(Level.BOUND, unknown_prices),
 )

@@ -51,7 +51,7 @@ from assay.scoring.results import (
 from assay.scoring.scorer import directions_of, members_of, roles_of, row_bounds
 from assay.scoring.scorer_models import models_of
 from assay.scoring.scores import BoundMetric, ScoreRules
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, within
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction, known_aggregation, within
 from assay.statistics.evidence import Estimate
 from assay.tasks.checks import TASK_CHECKS, CheckedTask
 from assay.tasks.documents import (
@@ -72,7 +72,7 @@ from assay.tasks.prompt_checks import (
     equal_prompts,
     unaskable,
 )
-from assay.tasks.runnable import UNDER_TEST, AggregationOrFunction, Estimator, TaskFacts
+from assay.tasks.runnable import UNDER_TEST, Estimator, TaskFacts
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, scoring
 from assay.tasks.settings import Settings, generation_params, preserved_random
 from assay.tasks.task import Task, task_dialect

@@ -11,14 +11,12 @@ from assay.runs.folder import SampleSink
 from assay.score_keys import ScoreKey
 from assay.scoring.results import AnsweredSample, ModelRoles
 from assay.scoring.scorer import Scorer
-from assay.statistics.aggregations import Aggregation
+from assay.statistics.aggregations import Aggregation, AggregationOrFunction
 from assay.statistics.evidence import Estimate
 from assay.tasks.task import Task
 
 UNDER_TEST = "model"
 """The role of the model under test."""
-AggregationOrFunction = Aggregation | Callable[..., Any]
-"""Combines the values of samples: one of assay's, or a function of the user."""
 Estimator = Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
 """Estimates a number with its error from an aggregation, its values, and the documents that they belong to."""
 

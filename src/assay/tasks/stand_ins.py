@@ -1,9 +1,8 @@
 """Stand-ins for user code that is not loaded: they may be anything, with the signature that the source of their module shows."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from assay.catalog.functions import is_plain_class, module_file, static_signature
+from assay.catalog.functions import written_definition
 from assay.records import Function
 from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.signatures import give_signature
@@ -51,39 +50,30 @@ class UnloadedMethods(Unloaded, metaclass=_AnyMethod):
 
 def unloaded_class(function: Function) -> type:
     """Return the stand-in for a class, or for a name of which the source does not show what it is."""
-    written = static_signature(function)
-    kind = type(function.name, (Unloaded if is_plain_class(function) else UnloadedScorer,), {})
-    if written is not None:
+    written = written_definition(function)
+    kind = type(function.name, (Unloaded if written is not None and written.is_plain else UnloadedScorer,), {})
+    if written is not None and written.like is not None:
         kind.is_unknown = False  # type: ignore[attr-defined]
-        give_signature(kind, written.signature)
+        give_signature(kind, written.like)
     return kind
 
 
 def unloaded_function(function: Function) -> Any:
-    """Return the stand-in for a function: its calls return itself, as far as the source shows no other kind of function."""
-    written = static_signature(function)
-
-    def plain(*_: Any, **__: Any) -> Any:
-        return plain
-
-    async def waiting(*_: Any, **__: Any) -> None: ...
-
-    def yielding(*_: Any, **__: Any) -> Iterator[None]:
-        yield
-
-    like: Any = plain
+    """Return the stand-in for a function: its calls return itself."""
+    written = written_definition(function)
     if written is not None and not written.is_class:
-        like = waiting if written.is_async else yielding if written.is_generator else plain
-        give_signature(like, written.signature)
-        like.__code__ = like.__code__.replace(co_filename=str(module_file(function)), co_firstlineno=written.line)
-        like.is_async, like.is_generator = written.is_async, written.is_generator
-    like.__name__ = function.name
-    return like
+        return written.like
+
+    def stand_in(*_: Any, **__: Any) -> Any:
+        return stand_in
+
+    stand_in.__name__ = function.name
+    return stand_in
 
 
 def is_written_function(function: Function) -> bool:
     """Whether the source of a module shows that a name is a function."""
-    written = static_signature(function)
+    written = written_definition(function)
     return written is not None and not written.is_class
 
 

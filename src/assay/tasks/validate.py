@@ -7,12 +7,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.examine import without_followers
-from assay.catalog.functions import check_function, functions_in, is_plain_class, module_file, static_signature
+from assay.catalog.functions import (
+    check_function,
+    functions_in,
+    module_file,
+    registered_names,
+    written_definition,
+)
 from assay.catalog.roots import broken_plugins
 from assay.checks import Level, list_problems, refuse
 from assay.config.option import YAMLValue
@@ -157,7 +162,7 @@ def _check(task: Task, checks: _Checks) -> list[Problem]:
     kind = kind_of(task)
     if kind is None:
         return list(_check_task(task, checks))
-    helpers = Helpers(stand_in, list, checks.find_metric, dict) if checks.code is None else checks.code.helpers
+    helpers, _ = _helpers_of(task, checks)
     return kind.check(task, replace(helpers, definition=checks.settings.graphs.definition), checks.find_dotted)
 
 
@@ -196,9 +201,7 @@ def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
     try:
         with user_code("cannot be checked"):
             helpers, _ = _helpers_of(task, checks)
-            config = with_settings(
-                resolve_functions(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings
-            )
+            config = _config_of(task, checks, helpers, derived={})
             loop = scoring(task, config, checks.settings, helpers)
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
@@ -215,7 +218,8 @@ def is_own_class(checks: _Checks, written: Function | type) -> bool:
 
 def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
     kind: Any = task.config.class_
-    is_plain = is_plain_class(kind) if isinstance(kind, Function) else not is_of_library(kind)
+    written = written_definition(kind) if isinstance(kind, Function) else None
+    is_plain = written is not None and written.is_plain if isinstance(kind, Function) else not is_of_library(kind)
     if is_plain:
         yield not_a_task_class(task)
     elif checks.code is not None:
@@ -233,12 +237,14 @@ def is_of_library(kind: UserValue) -> bool:
     return any(base.__module__.partition(".")[0] in ("assay", "lm_eval") for base in bases)
 
 
-def _typed(config: TaskConfig) -> TaskConfig:
-    """The configuration without parameters of generation that have a wrong type: these were reported when it was read."""
-    params = config.generation_kwargs or {}
+def _config_of(task: Task, checks: _Checks, helpers: Helpers, **hidden: Any) -> TaskConfig:
+    """The configuration that a run has, with other values for what is `hidden`, and without parameters of generation that
+    have a wrong type: these were reported when it was read."""
+    params = task.config.generation_kwargs or {}
     wrong = {path[0] for path, _, _ in generation_types(params)}
-    kept = {key: value for key, value in params.items() if key not in wrong}
-    return replace(config, generation_kwargs=kept) if wrong else config
+    kept = {key: value for key, value in params.items() if key not in wrong} if wrong else task.config.generation_kwargs
+    config = replace(task.config, **{"generation_kwargs": kept, **hidden})
+    return with_settings(resolve_functions(config, helpers.resolve), checks.settings)
 
 
 def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Problem]:
@@ -247,12 +253,9 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
     problems: list[Problem] = []
     about = CheckedTask(task=task, config=task.config, settings=checks.settings)
     try:
-        config = with_settings(
-            resolve_functions(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings
-        )
-        about = replace(about, config=config)
+        about = replace(about, config=_config_of(task, checks, helpers, derived={}))
         problems += list_problems(TASK_CHECKS, about, Level.LOADED)
-        about = replace(about, scored=scoring(task, config, checks.settings, helpers))
+        about = replace(about, scored=scoring(task, about.config, checks.settings, helpers))
         problems += unnamed_roles(about)
     except ConfigError as error:
         problems += error.problems
@@ -267,7 +270,7 @@ def _helpers_of(task: Task, checks: _Checks) -> tuple[Helpers, Mapping[str, set[
     """Helper code of a task, loaded or only read, and the names that it registers where it is only read."""
     if checks.code is not None:
         return checks.code.helpers, {}
-    known = _registered(sorted({str(module_file(function)) for function in functions_in(dict(task.fields))}))
+    known = registered_names({module_file(function) for function in functions_in(dict(task.fields))})
     return _static_helpers(known, checks.find_metric), known
 
 
@@ -275,7 +278,7 @@ def _check_documents(about: CheckedTask, helpers: Helpers, checks: _Checks) -> S
     """The problems that documents show, where they can be read here: splits, columns, examples, prompts, targets."""
     task, settings, scored = about.task, about.settings, about.scored
     hidden = _hidden_fields(task.config) if checks.code is None else {}
-    config = with_settings(resolve_functions(replace(_typed(task.config), **hidden), helpers.resolve), settings)
+    config = _config_of(task, checks, helpers, **hidden)
     try:
         check_templates(task, config)
         splits = open_splits(task, config, settings, helpers)
@@ -360,30 +363,7 @@ def _static_helpers(known: Mapping[str, set[str]], find_metric: FindMetric) -> H
     )
 
 
-_REGISTERS = re.compile(
-    r"(?:register_|assay\.|@)(filter|metric|aggregation|reduction|scorer|sampler)\("
-    r"\s*(?:(?:name|metric)\s*=\s*)?(?:[\"']([^\"']+)[\"'])?"
-)
-_IMPORTS = re.compile(r"^\s*(?:from|import)\s+\.?(\w+)", re.MULTILINE)
 _UNKNOWN = re.compile(r"no (\w+) named '(.+?)'")
-
-
-def _registered(files: Sequence[str]) -> dict[str, set[str]]:
-    """By kind, the names that helper modules register, as their texts show; "" for one that is computed."""
-    known: dict[str, set[str]] = {}
-    waiting, seen = list(files), set(files)
-    while waiting:
-        file = Path(waiting.pop())
-        try:
-            text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-        except (OSError, ValueError):
-            continue
-        for kind, name in _REGISTERS.findall(text):
-            known.setdefault(kind, set()).add(name)
-        beside = {str(file.with_name(f"{name}.py")) for name in _IMPORTS.findall(text)} - seen
-        seen |= beside
-        waiting += beside
-    return known
 
 
 def _unless_registered(problem: Problem, known: Mapping[str, set[str]]) -> Problem | None:
@@ -451,7 +431,8 @@ def _scorer(written: str | Function | ScorerConfig | None) -> Iterator[tuple[str
 
 def _accepts(kind: str, name: str | Function) -> list[Accepted]:
     if isinstance(name, Function):
-        return [] if static_signature(name) is None else [accepted(stand_in(name))]
+        written = written_definition(name)
+        return [] if written is None or written.like is None else [accepted(stand_in(name))]
     if kind == "metric":
         return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []
     registry = FILTERS if kind == "filter" else SCORERS
