@@ -14,13 +14,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import assay
+from assay.engine.drive import checked
 from assay.engine.usage import RunUsage
 from assay.errors import ConfigError
 from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
 from assay.models.protocol import RetryableError
 from assay.models.servers.server_model import Connection, ServerModel
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Rolling, Text, Usage
+from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Text, Usage
 from assay.runs.cache import Cache
 from assay.runs.journal import NAME, Journal, sealed
 from assay.runs.journal import lines as read_lines
@@ -543,3 +544,43 @@ def test_a_malformed_answer_fails_its_document(tmp_path: Path) -> None:
         results = run(tmp_path, url, "anthropic")
     assert results["assay"]["tasks"]["t"]["failed"] == 1
     assert results["results"]["t"]["exact_match,none"] == 1.0
+
+
+ASKED = Generate("q", {})
+CHOICE, ALL_OF_IT = Loglikelihood("q", "a"), Rolling("a")
+HALF_A_LETTER = "\ud800"
+
+
+@pytest.mark.parametrize(
+    ("request_", "response"),
+    [
+        (ASKED, Text("é")),
+        (ASKED, Text("x", reasoning="é")),
+        *[(asked, Likelihood(value)) for asked in (CHOICE, ALL_OF_IT) for value in (-1.5, -2, 0.0, -math.inf)],
+    ],
+)
+def test_what_a_model_may_answer_is_passed_on_as_it_is(request_: Request, response: Response) -> None:
+    assert checked(request_, response) == response
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "reason"),
+    [
+        (ASKED, Likelihood(-1.5), "the model answered Generate with Likelihood("),
+        (CHOICE, Text("a"), "the model answered Loglikelihood with Text("),
+        (ASKED, Text(None), "the model gave None instead of text"),  # type: ignore[arg-type]
+        (ASKED, Text(HALF_A_LETTER), "the model gave "),
+        (ASKED, Text("x", reasoning=HALF_A_LETTER), "the model gave "),
+        *[
+            (asked, Likelihood(value), f"the model gave the log-likelihood {value!r}")  # type: ignore[arg-type]
+            for asked in (CHOICE, ALL_OF_IT)
+            for value in (math.nan, math.inf, True, None, "-1")
+        ],
+    ],
+)
+def test_what_a_model_cannot_mean_is_a_failure_with_the_reason(
+    request_: Request, response: Response, reason: str
+) -> None:
+    answer = checked(request_, response)
+    assert isinstance(answer, Failed)
+    assert answer.reason.startswith(reason)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,20 @@ def test_roles_are_given_by_name_and_noted(talking: str, tmp_path: Path) -> None
         assay.simple_evaluate(model, tasks=["t"], model_role={"model": "dummy"}, **known)
     with pytest.raises(ConfigError, match="no model named"):
         assay.simple_evaluate(model, tasks=["t"], model_role={"judge": "opnai"}, **known)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_progress_is_told_while_answers_arrive_to_who_wants_to_know(is_told: bool, tmp_path: Path) -> None:
+    told: list[int] = []
+    model = Scripted(generate=lambda prompt, params, repeat: time.sleep(0.12) or "x")  # type: ignore[func-returns-value]
+
+    def plan(prompt: str) -> Plan:
+        return (yield [Generate(prompt, {})])
+
+    async def work() -> None:
+        notice = (lambda: told.append(engine.counts.sent)) if is_told else None
+        engine = Engine({"model": model}, Journal(tmp_path / "journal"), notice)
+        await engine.run((Started(n, b"%d" % n, plan(f"q{n}"), "t") for n in range(4)), lambda _: None)
+
+    asyncio.run(work())
+    assert (len(told) >= 3) == is_told

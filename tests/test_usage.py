@@ -1,8 +1,18 @@
 """What results.json says of the requests of a run, counted by hand."""
 
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
 from assay.engine.counts import TaskCounts
+from assay.engine.lanes import Budget
+from assay.engine.retry import ModelUnreachable
 from assay.engine.usage import RunUsage
-from assay.records import Failed, Generate, Text, Usage
+from assay.models import Scripted
+from assay.models.protocol import Answered
+from assay.records import Failed, Generate, Request, Text, Usage
+from small_runs import run, write_task
 
 
 def test_usage_is_summed_by_task_and_by_role() -> None:
@@ -81,3 +91,68 @@ def test_requests_of_a_plan_are_counted_by_role_step_by_step() -> None:
     assert counts.of_ended == {}
     counts.end(both)
     assert (counts.ended, counts.of_ended) == (1, {"model": 2, "judge": 2})
+
+
+class Counting(Scripted):
+    """Reads three tokens and writes two for each request; in all it answers so many."""
+
+    left = 2
+
+    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:  # type: ignore[override]
+        for number, _ in enumerate(requests):
+            if not self.left:
+                raise ModelUnreachable.at("model", "it has gone", "start it again")
+            self.left -= 1
+            yield [(number, Text("x", usage=Usage(3, 2, 0.5)))]
+
+
+def test_a_run_that_goes_on_counts_what_was_answered_before_once(tmp_path: Path) -> None:
+    rows = [{"q": f"{number}", "gold": "x"} for number in range(4)]
+    metrics = "metric_list: [{metric: exact_match}]\n"
+    write_task(tmp_path, rows, f"output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n{metrics}")
+
+    def usage() -> tuple[int, dict[str, int]]:
+        model = Counting(generate=lambda prompt, params, repeat: "", identity="counting")
+        told = run(tmp_path, model, output_path=str(tmp_path / "run"))["assay"]["usage"]
+        return told["requests"], told["tokens"]
+
+    assert usage() == (2, {"in": 6, "out": 4, "in_from_cache": 0, "computed": 10})
+    assert usage() == (4, {"in": 12, "out": 8, "in_from_cache": 0, "computed": 20})
+
+
+@pytest.mark.parametrize(
+    ("failed", "ended"),
+    [
+        ([False], ""),
+        ([False, False], "max_failures: 2 requests failed"),
+        ([True, False], "max_failures: 2 requests or documents failed"),
+        ([False, True, True], "max_failures: 2 requests or documents failed"),
+    ],
+)
+def test_a_run_ends_with_so_many_failures(failed: list[bool], ended: str) -> None:
+    budget = Budget(failures=2)
+    for is_document in failed:
+        budget.fail(is_document=is_document)
+    assert (budget.ended, budget.is_over) == (ended, bool(ended))
+
+
+def test_a_run_ends_when_the_next_request_may_cost_more_than_is_left_and_none_is_in_flight() -> None:
+    budget = Budget(cost=1.0)
+    assert budget.reserve(0.6)
+    assert not budget.reserve(0.6)
+    assert not budget.is_over, "the one in flight may cost less than was reserved"
+    budget.settle(0.6, 0.25)
+    assert budget.reserve(0.75)
+    budget.settle(0.75, 0.5)
+    budget.pay(0.125)  # by an earlier part of the run
+    assert not budget.reserve(0.25)
+    assert budget.ended.startswith("max_cost: ")
+
+
+def test_what_ended_a_run_first_is_said() -> None:
+    budget = Budget(failures=1, seconds=0.0)
+    budget.stop("interrupted")
+    budget.fail()
+    assert (budget.is_over, budget.ended, budget.at_once) == (True, "interrupted", True)
+    assert Budget(seconds=0.0).is_over
+    assert not Budget(seconds=60.0).is_over

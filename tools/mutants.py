@@ -1,4 +1,4 @@
-"""Measures what the tests notice: changes one place of the code at a time and runs the quick tests that reach it.
+"""Measures what the tests notice: changes one place of the code at a time and runs the tests that reach it.
 
 usage: python tools/mutants.py [PACKAGE …] [--seed N] [--drawn N] [--tests PATH …] [--again]
 
