@@ -6,6 +6,7 @@ import math
 import random
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
+import assay
 from assay import (
     AggregatorMetric,
     AggregatorMetricRegistry,
@@ -26,6 +28,7 @@ from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.collate import RecordCounts, check_aggregators, collate
 from assay.statistics.aggregations import AGGREGATIONS
+from graph_world import CLASSIFICATION, write_graph
 
 HERE = Place("graph_config.yaml", 40, 5)
 BOTH = {"golden_key": "text", "predicted_key": "text"}
@@ -39,6 +42,11 @@ def own_registry() -> Any:
     """What a test registers is forgotten after it."""
     yield
     AggregatorMetricRegistry.clear()
+
+
+def collated(*given: Any, **rules: Any) -> list[dict[str, Any]]:
+    """The report as it is written."""
+    return collate(*given, **rules).written
 
 
 def results(golds: Any, answers: Any, **metadata: Any) -> list[UnitMetricResult]:
@@ -338,22 +346,22 @@ def test_sygras_report_has_its_two_counts_and_its_averages() -> None:
 
 def test_without_records_the_report_says_so() -> None:
     expected = {"total_records": 0, "status": "no_data", "requested": 3, "ok": 0, "failed": 3, "skipped": 0}
-    assert collate([], FOUR, RecordCounts(3, 0, 3)) == [{"evaluation_summary": expected, "results": {}}]
-    assert collate([], FOUR, dialect=SYGRAS) == [
+    assert collated([], FOUR, RecordCounts(3, 0, 3)) == [{"evaluation_summary": expected, "results": {}}]
+    assert collated([], FOUR, dialect=SYGRAS) == [
         {"evaluation_summary": {"total_records": 0, "status": "no_data"}, "results": {}}
     ]
 
 
 def test_records_that_failed_are_not_wrong_answers_and_make_the_report_incomplete() -> None:
     rows = [*records("ab", "ab"), {"topic": "c", COLUMN: None}]
-    [report] = collate(rows, [entry("accuracy")], RecordCounts(4, 2, 1, 1))
+    [report] = collated(rows, [entry("accuracy")], RecordCounts(4, 2, 1, 1))
     assert report["results"] == {"accuracy": {"accuracy": 1.0}}
     assert report["evaluation_summary"] == {
         "total_records": 3, "status": "incomplete", "requested": 4, "ok": 2, "failed": 1, "skipped": 1, "without_result": {"accuracy": 1},
     }  # fmt: skip
-    [counted] = collate(rows, [entry("accuracy")])
+    [counted] = collated(rows, [entry("accuracy")])
     assert (counted["evaluation_summary"]["ok"], counted["evaluation_summary"]["failed"]) == (2, 1)
-    [theirs] = collate(rows, [entry("accuracy")], dialect=SYGRAS)
+    [theirs] = collated(rows, [entry("accuracy")], dialect=SYGRAS)
     assert theirs["evaluation_summary"] == {"total_records": 3, "status": "success"}
 
 
@@ -362,7 +370,7 @@ def test_one_failing_aggregator_does_not_discard_the_others() -> None:
     def broken(results: Any) -> float:
         return 1 / 0
 
-    [report] = collate(records("ab", "aa"), [entry("broken"), entry("accuracy"), entry("acuracy")])
+    [report] = collated(records("ab", "aa"), [entry("broken"), entry("accuracy"), entry("acuracy")])
     assert report["results"]["accuracy"] == {"accuracy": 0.5}
     assert report["results"]["broken"] == {
         "error": f"ZeroDivisionError: division by zero (test_aggregator_metrics.py:{broken.__code__.co_firstlineno + 2})"
@@ -370,16 +378,16 @@ def test_one_failing_aggregator_does_not_discard_the_others() -> None:
     assert "did you mean 'accuracy'?" in report["results"]["acuracy"]["error"]
     assert report["evaluation_summary"]["status"] == "incomplete"
     assert "broken: ZeroDivisionError" in report["evaluation_summary"]["error"]
-    [theirs] = collate(records("ab", "aa"), [entry("accuracy"), entry("broken")], dialect=SYGRAS)
+    [theirs] = collated(records("ab", "aa"), [entry("accuracy"), entry("broken")], dialect=SYGRAS)
     assert theirs["results"] == {}
     assert theirs["evaluation_summary"]["status"] == "fatal_error"
 
 
 def test_a_missing_column_is_reported_with_the_existing_ones() -> None:
-    [report] = collate(records("ab", "aa"), [entry("accuracy", "exact_match")])
+    [report] = collated(records("ab", "aa"), [entry("accuracy", "exact_match")])
     assert report["evaluation_summary"]["status"] == "fatal_error"
     assert f"'exact_match' in data. Available columns: topic, {COLUMN}" in report["evaluation_summary"]["error"]
-    [other] = collate(records("ab", "aa"), [entry("accuracy", "topic")])
+    [other] = collated(records("ab", "aa"), [entry("accuracy", "topic")])
     assert "holds something else than results of a unit metric" in other["results"]["accuracy"]["error"]
 
 
@@ -388,17 +396,17 @@ def test_infinities_of_an_aggregator_never_reach_json() -> None:
     def endless(results: Any) -> dict[str, float]:
         return {"endless": math.inf}
 
-    report = collate(records("a", "a"), [entry("endless")])
+    report = collated(records("a", "a"), [entry("endless")])
     assert json.loads(json.dumps(report, allow_nan=False))[0]["results"] == {"endless": {"endless": None}}
 
 
 def test_numbers_can_be_named_by_column_by_as_and_by_default_by_the_metric() -> None:
     rows = [{**row, "fuzzy": row[COLUMN]} for row in records("ab", "aa")]
     two = [entry("accuracy"), entry("accuracy", "fuzzy", **{"as": "near"})]
-    assert list(collate(rows, two)[0]["results"]) == ["accuracy", "near"]
-    assert list(collate(rows, [entry("accuracy")], field_names=True)[0]["results"]) == [f"{COLUMN}-accuracy"]
+    assert list(collated(rows, two)[0]["results"]) == ["accuracy", "near"]
+    assert list(collated(rows, [entry("accuracy")], field_names=True)[0]["results"]) == [f"{COLUMN}-accuracy"]
     items = [{"name": "accuracy", "unit_metrics_results": [COLUMN, "fuzzy"]}]
-    assert list(collate(rows, items)[0]["results"]) == [f"{COLUMN}-accuracy", "fuzzy-accuracy"]
+    assert list(collated(rows, items)[0]["results"]) == [f"{COLUMN}-accuracy", "fuzzy-accuracy"]
     assert list(MetricCollatorPostProcessor([{"name": "accuracy"}], unit_metrics_results="fuzzy", field_names=True).process(rows, {})[0]["results"]) == ["fuzzy-accuracy"]  # fmt: skip
 
 
@@ -411,7 +419,7 @@ def test_columns_of_the_records_reach_the_aggregators() -> None:
         entry("pass^k", params={"k": 2, "group_by": "turn"}),
     ]
     assert check_aggregators(entries, rows[0], HERE) == []
-    [report] = collate(rows, entries)
+    [report] = collated(rows, entries)
     assert report["results"]["pass@k"] == {"pass@1": 0.5, "pass@2": 0.5}
     assert report["results"]["step_efficiency"]["step_efficiency"] == 0.5
     assert report["results"]["pass^k"]["pass^2"] == 0.5
@@ -429,9 +437,9 @@ def test_records_are_read_once_and_not_kept() -> None:
                 ).to_dict(),
             }
 
-    collate(stream(10), FOUR)
+    collated(stream(10), FOUR)
     tracemalloc.start()
-    [report] = collate(stream(20_000), FOUR)
+    [report] = collated(stream(20_000), FOUR)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert report["evaluation_summary"]["total_records"] == 20_000
@@ -468,24 +476,25 @@ def test_problems_of_aggregators_are_reported_before_the_run(entries: list[Any],
             "no parameter 'agregator_metrics_map' — did you mean 'aggregator_metrics_map'?",
         ),
         ({"aggregator_metrics_map": {}}, "'aggregator_metrics_map' cannot be {}"),
-        ({}, "MetricCollatorPostProcessor aggregates nothing"),
+        ({}, "MetricCollatorPostProcessor aggregates nothing — add `aggregator_metrics_map:`"),
         ({"aggregator_metrics_map": ["accuracy"]}, "entry 1 of aggregator_metrics_map names no metric"),
         ({"aggregator_metrics_map": [{"name": "accuracy"}], "unit_metrics_results": "topics"}, "aggregates 'topics'"),
     ],
 )
-def test_problems_of_a_post_processor_are_reported_before_the_run(params: dict[str, Any], expected: str) -> None:
-    assert (
-        MetricCollatorPostProcessor.problems(
-            {"aggregator_metrics_map": FOUR, "use_previous_output": True}, [COLUMN], HERE
-        )
-        == []
-    )
-    problems = MetricCollatorPostProcessor.problems(params, [COLUMN], HERE)
-    assert expected in "\n".join(map(str, problems))
+def test_problems_of_a_post_processor_are_reported_before_the_run(
+    tmp_path: Path, params: dict[str, Any], expected: str
+) -> None:
+    graph, _, _ = CLASSIFICATION.partition("graph_post_process:")
+    processor = {"processor": "tasks.eval.utils.MetricCollatorPostProcessor", "params": params}
+    graph += json.dumps({"graph_post_process": [processor]})[1:-1] + "\n"
+    folder = write_graph(tmp_path, [{"task_id": 1, "problem": "p", "topic": "t"}], graph, kind="classification")
+    with pytest.raises(ConfigError) as refused:
+        assay.simple_evaluate("dummy", tasks=[str(folder)])
+    assert expected in str(refused.value)
 
 
 def test_repeated_names_overwrite_each_other_only_as_sygra_has_it() -> None:
     twice = [entry("accuracy"), entry("accuracy", "other_result")]
     rows = [{**row, "other_result": UnitMetricResult(False, {}, {}).to_dict()} for row in records("ab", "ab")]
     assert check_aggregators(twice, rows[0], HERE, dialect=SYGRAS) == []
-    assert collate(rows, twice, dialect=SYGRAS)[0]["results"] == {"accuracy": {"accuracy": 0.0}}
+    assert collated(rows, twice, dialect=SYGRAS)[0]["results"] == {"accuracy": {"accuracy": 0.0}}

@@ -18,6 +18,7 @@ graph_config:
 """
 CODE = """
 import beside
+import of_tasks
 from assay import unit_metric
 
 
@@ -32,6 +33,7 @@ def of_steps(golden, predicted):
 FILES = {
     "steps": CODE,
     "beside": 'from assay import unit_metric\n\n\n@unit_metric("TEST_beside")\ndef one(golden, predicted):\n    return True\n',
+    "of_tasks": 'import assay\n\n\n@assay.metric("TEST_of_answers")\ndef of_answers(references, prediction):\n    return 1.0\n',
     "unnamed": 'from assay import unit_metric\n\n\n@unit_metric("TEST_unnamed")\ndef one(golden, predicted):\n    return True\n',
     "broken": "def check(node, state:\n    return state\n",
     "lacking": "import os\nimport nothing_like_it\n\n\ndef check(node, state):\n    return state\n",
@@ -132,7 +134,7 @@ def test_no_mistake_in_a_graph_hides_another(tmp_path: Path, capsys: pytest.Capt
     assert all(part.partition(": ")[2] in refused for part in expected)
 
 
-@pytest.mark.parametrize("metric", ["TEST_of_steps", "TEST_beside"])
+@pytest.mark.parametrize("metric", ["TEST_of_steps", "TEST_beside", "TEST_of_answers"])
 def test_both_take_metrics_that_helper_modules_register(
     metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.output import REASON
 from assay.models import Scripted
+from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.intervals import interval
 from graph_world import CLASSIFICATION, write_graph
@@ -43,10 +44,7 @@ def test_the_influence_of_a_record_is_the_effect_of_slightly_more_weight(pairs: 
     labels = sorted({*golds, *answers})
     for name, oracle in ORACLES.items():
         metric = make_aggregator(name, PARAMS[name], Place("here"), OURS)
-        tally = metric.tally()
-        for golden, answer in pairs:
-            tally.add(result(golden, answer))
-        [evidence] = metric.evidence(tally).values()
+        [evidence] = metric.evidence([metric.read(result(golden, answer)) for golden, answer in pairs]).values()
         parameters = {"labels": labels, "average": "macro", "zero_division": 0}
         assert evidence.aggregation.function(evidence.values) == pytest.approx(oracle(golds, answers, **parameters))
         assert evidence.aggregation.influence is not None
@@ -65,11 +63,8 @@ def test_the_influence_of_a_record_is_the_effect_of_slightly_more_weight(pairs: 
 def test_intervals_of_precision_recall_and_f1_stay_between_0_and_1(name: str) -> None:
     """One of ten answers is wrong: the number is high, and Student's interval of its standard error reaches beyond 1."""
     metric = make_aggregator(name, PARAMS[name], Place("here"), OURS)
-    tally = metric.tally()
     pairs = [("a", "a")] * 6 + [("b", "b")] * 3 + [("b", "a")]
-    for golden, answer in pairs:
-        tally.add(result(golden, answer))
-    [evidence] = metric.evidence(tally).values()
+    [evidence] = metric.evidence([metric.read(result(golden, answer)) for golden, answer in pairs]).values()
     plain = estimate(evidence.aggregation, evidence.values, bootstrap_iters=10)
     number = with_draws(plain, evidence.aggregation, evidence.values, range(10), "here")
     golds, answers = zip(*pairs, strict=True)
@@ -82,10 +77,8 @@ def test_intervals_of_precision_recall_and_f1_stay_between_0_and_1(name: str) ->
 
 def test_a_thousand_classes_need_no_table_of_all_records_by_all_classes() -> None:
     metric = make_aggregator("f1_score", PARAMS["f1_score"], Place("here"), OURS)
-    tally = metric.tally()
-    for number in range(20_000):
-        tally.add(result(f"answer {number}", f"answer {number + number % 2}"))
-    [evidence] = metric.evidence(tally).values()
+    results = (result(f"answer {number}", f"answer {number + number % 2}") for number in range(20_000))
+    [evidence] = metric.evidence([metric.read(each) for each in results]).values()
     assert evidence.aggregation.influence is not None
     assert len(evidence.aggregation.influence(evidence.values)) == 20_000  # a table would have 400 million cells
 
@@ -137,6 +130,30 @@ def test_aggregator_rows_have_the_errors_of_what_they_are_made_of(tmp_path: Path
     assert row["pass@1_stderr,none"] in (None, "N/A")
     [account] = results["assay"]["tasks"].values()
     assert REASON in json.dumps(account)
+
+
+def test_an_aggregation_that_users_register_is_an_aggregator_metric_with_its_parameters_and_an_error(
+    tmp_path: Path,
+) -> None:
+    """Twelve of twenty scores are 1: their squares' sum over 20, times `scale`, is 1.2."""
+
+    @assay.aggregation("mean_square")
+    def mean_square(values: list[float], *, scale: float = 1.0) -> float:
+        return scale * sum(value**2 for value in values) / len(values)
+
+    try:
+        entry = "        - {name: mean_square, params: {scale: 2}, unit_metrics_results: exact_match_result}\n"
+        folder = world(tmp_path, entry)
+        [row] = assay.simple_evaluate(scripted(), tasks=[str(folder)])["results"].values()
+        assert row["mean_square,none"] == pytest.approx(1.2)
+        assert row["mean_square_stderr,none"] == pytest.approx(2 * math.sqrt(0.6 * 0.4 / 19), rel=0.2)  # of resamples
+        (folder / "graph_config.yaml").write_text(
+            (folder / "graph_config.yaml").read_text().replace("scale: 2", "scal: 2")
+        )
+        with pytest.raises(ConfigError, match="'mean_square' has no parameter 'scal' — did you mean 'scale'"):
+            assay.simple_evaluate(scripted(), tasks=[str(folder)])
+    finally:
+        del AGGREGATIONS["mean_square"]
 
 
 def test_records_of_one_cluster_are_one_draw_for_aggregator_rows_too(tmp_path: Path) -> None:

@@ -123,6 +123,38 @@ def test_an_installed_package_adds_one_of_each_kind_to_the_command_line(tmp_path
     assert "quiz" in (tmp_path / "names/names.txt").read_text()
 
 
+WORDS = """
+    output_type: generate_until
+    doc_to_text: q
+    doc_to_target: gold
+    metric_list: [{metric: same_length, slack: 2}]
+"""
+
+
+def test_metrics_of_an_installed_package_work_in_tasks_and_graphs_alike(tmp_path: Path, with_plugin: Run) -> None:
+    """By hand: "one red!" is two letters longer than redder, "two blue!" five than blue; "A CAT!" starts with two letters as
+    "A DOG" does, "NO!" not as "yes!"; the lowest of these is 0, and `floor` is 0.25."""
+    write_task(tmp_path, [{"q": "one red", "gold": "redder"}, {"q": "two blue", "gold": "blue"}], WORDS, "words")
+    graph = dedent(GRAPH).replace(
+        "{name: same_length, params: {slack: 1}}", "{name: starts_alike, params: {letters: 2}}"
+    )
+    graph = graph.replace("{name: share_right, params: {scale: 10},", "{name: lowest, params: {floor: 0.25},")
+    (tmp_path / "graph_config.yaml").write_text(graph.replace("same_length", "starts_alike"))
+    (tmp_path / "records.jsonl").write_text(
+        '{"problem": "a cat", "answer": "A DOG"}\n{"problem": "no", "answer": "yes!"}\n'
+    )
+    tasks = ["words", "./graph_config.yaml"]
+    checked = with_plugin("validate", "--include_path", ".", "--no_defaults", *tasks)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    shared = ["--model", "parrot", "-a", "suffix=!", "-o", "out", "--include_path", ".", "--no_defaults"]
+    ended = with_plugin("run", *shared, "--tasks", *tasks)
+    assert ended.returncode == 0, ended.stderr
+    result_rows = rows_of(tmp_path / "out")
+    assert result_rows["words"]["same_length,none"] == 0.5
+    [row] = [row for name, row in result_rows.items() if name != "words"]
+    assert (row["starts_alike,none"], row["lowest,none"]) == (0.5, 0.25)
+
+
 LIST = "import sys\nfrom assay.cli import main\nfor kind in sys.argv[1:]: print(f'[{kind}]'); main(['ls', kind, '--no_defaults'])"
 
 

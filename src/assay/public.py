@@ -38,7 +38,6 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "score",
     ),
     "assay.fleet.replicas": ("Fleet",),
-    "assay.graphs.aggregator_metrics": ("AggregatorMetric",),
     "assay.graphs.aggregator_registry": (
         "AggregatorMetricRegistry",
         "aggregator_metric",
@@ -46,7 +45,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.graphs.collate": ("MetricCollatorPostProcessor",),
     "assay.graphs.sygra": ("GraphPostProcessor",),
     "assay.graphs.transforms": ("DataTransform",),
-    "assay.graphs.sygra_classes": ("UnitMetric", "UnitMetricResult"),
+    "assay.graphs.sygra_classes": ("AggregatorMetric", "UnitMetric", "UnitMetricResult"),
     "assay.graphs.unit_metrics": (
         "UnitMetricRegistry",
         "unit_metric",
@@ -176,11 +175,11 @@ if TYPE_CHECKING:
     from assay.exchange.importers import import_runs as import_runs
     from assay.exchange.importers import score as score
     from assay.fleet.replicas import Fleet as Fleet
-    from assay.graphs.aggregator_metrics import AggregatorMetric as AggregatorMetric
     from assay.graphs.aggregator_registry import AggregatorMetricRegistry as AggregatorMetricRegistry
     from assay.graphs.aggregator_registry import aggregator_metric as aggregator_metric
     from assay.graphs.collate import MetricCollatorPostProcessor as MetricCollatorPostProcessor
     from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
+    from assay.graphs.sygra_classes import AggregatorMetric as AggregatorMetric
     from assay.graphs.sygra_classes import UnitMetric as UnitMetric
     from assay.graphs.sygra_classes import UnitMetricResult as UnitMetricResult
     from assay.graphs.transforms import DataTransform as DataTransform

@@ -321,6 +321,54 @@ class refused(user_code):  # noqa: N801  # reads as a statement: `with refused(p
         super().__exit__(kind, error, trace)
 
 
+Other = TypeVar("Other")
+
+
+class AdaptedMembers(Mapping[str, M], Generic[M, Other]):
+    """The members of a registry as members of another kind: `adapt` makes them, each once, or returns None."""
+
+    def __init__(self, registry: Registry[Other, Any], adapt: Callable[[str, Other], M | None]) -> None:
+        self.registry, self._adapt = registry, adapt
+        self._adapted: dict[str, tuple[Other, M | None]] = {}
+
+    def __getitem__(self, name: str) -> M:
+        other = self.registry[name]
+        if name not in self._adapted or self._adapted[name][0] is not other:
+            self._adapted[name] = other, self._adapt(name, other)
+        member = self._adapted[name][1]
+        if member is None:
+            raise KeyError(name)
+        return member
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over names known without importing plug-ins."""
+        return (name for name in self.registry if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class RegistryWithOthers(Registry[M, B], Generic[M, B, Other]):
+    """A registry that has the members of another one, too, whenever those are registered. Its built-in ones are as its own."""
+
+    def __init__(
+        self, kind: str, members: Mapping[str, M | str], others: AdaptedMembers[M, Other], **options: Any
+    ) -> None:
+        built_in = {name: others[name] for name in others if name not in others.registry.added}
+        super().__init__(kind, {**built_in, **members}, **options)
+        self._others = others
+
+    def __getitem__(self, name: str) -> M:
+        return super().__getitem__(name) if super().__contains__(name) else self._others[name]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self._others
+
+    def names(self) -> list[str]:
+        own = super().names()
+        return [*own, *(name for name in self._others if name not in own)]
+
+
 def subclass_of(base: type[T]) -> Callable[[str, UserValue], type[T]]:
     """Return an `adopt` for registries of classes derived from `base`."""
 

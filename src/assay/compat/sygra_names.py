@@ -6,7 +6,6 @@ from typing import Any
 from assay.compat import sygra_utils
 from assay.compat.modules import TASK_UTILITIES
 from assay.graphs import (
-    aggregator_metrics,
     aggregator_registry,
     collate,
     sygra,
@@ -85,11 +84,17 @@ def _called_by_hand(name: str, class_name: str) -> type[sygra_classes.UnitMetric
     return CalledByHand
 
 
+def _made_by_hand(name: str, class_name: str) -> type[sygra_classes.AggregatorMetric]:
+    kind = aggregator_registry.aggregator_class("pass^k" if name == "pass_power_k" else name)
+    kind.__name__ = kind.__qualname__ = class_name
+    return kind
+
+
 def _metrics() -> dict[str, ModuleContents]:
     base = {"BaseUnitMetric": sygra_classes.UnitMetric, "BaseMetricMetadata": sygra_classes.MetricMetadata}
     result = {"UnitMetricResult": sygra_classes.UnitMetricResult}
     unit_names = {"UnitMetricRegistry": unit_metrics.UnitMetricRegistry, "unit_metric": unit_metrics.unit_metric}
-    aggregator_base = {"BaseAggregatorMetric": aggregator_metrics.AggregatorMetric, **result}
+    aggregator_base = {"BaseAggregatorMetric": sygra_classes.AggregatorMetric, **result}
     aggregator_names = {
         "AggregatorMetricRegistry": aggregator_registry.AggregatorMetricRegistry,
         "aggregator_metric": aggregator_registry.aggregator_metric,
@@ -102,14 +107,14 @@ def _metrics() -> dict[str, ModuleContents]:
         "scroll_direction": "ScrollDirectionMetric",
         "scroll_amount": "ScrollAmountMetric",
     }
-    aggregators: dict[str, type[aggregator_metrics.AggregatorMetric]] = {
-        "accuracy": aggregator_metrics.AccuracyMetric,
-        "precision": aggregator_metrics.PrecisionMetric,
-        "recall": aggregator_metrics.RecallMetric,
-        "f1_score": aggregator_metrics.F1ScoreMetric,
-        "pass_at_k": aggregator_metrics.PassAtKMetric,
-        "pass_power_k": aggregator_metrics.PassPowerKMetric,
-        "step_efficiency": aggregator_metrics.StepEfficiencyMetric,
+    aggregators = {
+        "accuracy": "AccuracyMetric",
+        "precision": "PrecisionMetric",
+        "recall": "RecallMetric",
+        "f1_score": "F1ScoreMetric",
+        "pass_at_k": "PassAtKMetric",
+        "pass_power_k": "PassPowerKMetric",
+        "step_efficiency": "StepEfficiencyMetric",
     }
     top = "sygra.core.eval.metrics"
     return {
@@ -120,5 +125,5 @@ def _metrics() -> dict[str, ModuleContents]:
         **{f"{top}.unit_metrics.{name}": {kind: _called_by_hand(name, kind)} for name, kind in units.items()},
         f"{top}.aggregator_metrics.base_aggregator_metric": aggregator_base,
         f"{top}.aggregator_metrics.aggregator_metric_registry": {**aggregator_names, **aggregator_base},
-        **{f"{top}.aggregator_metrics.{name}": {kind.__name__: kind} for name, kind in aggregators.items()},
+        **{f"{top}.aggregator_metrics.{name}": {kind: _made_by_hand(name, kind)} for name, kind in aggregators.items()},
     }

@@ -1,47 +1,37 @@
-"""Aggregator metrics by name: those that come along, assay's aggregations, and those that users add."""
+"""Aggregator metrics by name: those that come along, the aggregations of statistics, and those that users add."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, library_problem
-from assay.graphs.aggregator_metrics import (
-    AccuracyMetric,
-    AggregatorMetric,
-    F1ScoreMetric,
-    NoResults,
-    NumberEvidence,
-    PassAtKMetric,
-    PassPowerKMetric,
-    PrecisionMetric,
-    RecallMetric,
-    StepEfficiencyMetric,
-    Tally,
-    metric_of,
-)
+from assay.graphs import aggregator_metrics as own
+from assay.graphs.aggregator_metrics import Collation, NumberEvidence
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_aggregators import sygra_aggregators
-from assay.graphs.sygra_classes import MetricRegistry, UnitMetricResult
+from assay.graphs.sygra_classes import AggregatorMetric, MetricRegistry, UnitMetricResult, declare_aggregator_class
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import Registry, subclass_of
-from assay.signatures import accepted, give_parameters
+from assay.registry import AdaptedMembers, Registry, RegistryWithOthers, subclass_of
+from assay.signatures import accepted, dress
 from assay.statistics.aggregations import AGGREGATIONS, MEDIANS, Aggregation
 
-OF_SCORES = ("mean", *MEDIANS, "nanmean", "perplexity", "bypass")
-OF_WEIGHTED_SCORES = ("weighted_perplexity", "bits_per_byte")
-OF_ONE_CLASS = ("class_precision", "class_recall", "class_f1")
+MakeCollation = Callable[..., Collation]
+"""An aggregator metric: a function of its parameters in a file."""
+
+# --- aggregations of statistics -------------------------------------------------------------------------------------------
 
 
-def of_scores(result: UnitMetricResult) -> float:
+def read_score(result: UnitMetricResult) -> float:
     return result.score
 
 
-def of_weighted_scores(result: UnitMetricResult, *, weight_key: str = "weight") -> tuple[float, Value]:
+def read_weighted_score(result: UnitMetricResult, *, weight_key: str = "weight") -> tuple[float, Value]:
     return result.score, result.metadata[weight_key]
 
 
-def of_one_class(
+def read_hits(
     result: UnitMetricResult, *, label: str, golden_key: str = "text", predicted_key: str = "text"
 ) -> tuple[int, int, int]:
     """Whether a class was found, given, right."""
@@ -49,94 +39,110 @@ def of_one_class(
     return int(right and predicted), int(predicted), int(right)
 
 
-def of_documents(result: UnitMetricResult, *, predicted_key: str = "text") -> tuple[Value, Value]:
+def read_document(result: UnitMetricResult, *, predicted_key: str = "text") -> tuple[Value, Value]:
     return result.predicted.get(predicted_key), result.golden
 
 
-def of_pairs(result: UnitMetricResult, *, golden_key: str = "text", predicted_key: str = "text") -> tuple[Value, Value]:
+def read_pair(
+    result: UnitMetricResult, *, golden_key: str = "text", predicted_key: str = "text"
+) -> tuple[Value, Value]:
     return result.golden.get(golden_key), result.predicted.get(predicted_key)
 
 
-def values_of(name: str) -> UserFunction:
-    """Return the function that reads the value for an aggregation from a unit result."""
-    kinds = ((OF_SCORES, of_scores), (OF_WEIGHTED_SCORES, of_weighted_scores), (OF_ONE_CLASS, of_one_class))
-    known: dict[str, UserFunction] = {each: function for names, function in kinds for each in names}
-    return known.get(name, of_documents if name == "acc_all" else of_pairs)
+READERS: Mapping[str, UserFunction] = {
+    **dict.fromkeys(("mean", *MEDIANS, "nanmean", "perplexity", "bypass"), read_score),
+    **dict.fromkeys(("weighted_perplexity", "bits_per_byte"), read_weighted_score),
+    **dict.fromkeys(("class_precision", "class_recall", "class_f1"), read_hits),
+    "acc_all": read_document,
+}
+"""By aggregation what it is over; the others of assay are over golden and predicted values, those of users over scores."""
 
 
-def adapted(aggregation: Aggregation) -> type[AggregatorMetric]:
-    """An aggregation of assay as a class of aggregator metrics: over scores, or over golden and predicted values."""
-    value_of, name = values_of(aggregation.name), aggregation.name
-    keys = accepted(value_of, 1).named
+def of_aggregation(name: str, aggregation: Aggregation) -> MakeCollation:
+    """An aggregation of task metrics as an aggregator metric, with its parameters."""
+    is_users = name in AGGREGATIONS.added
+    read = READERS.get(name, read_score if is_users else read_pair)
+    reads = accepted(read, 1)
 
-    class OfAggregation(AggregatorMetric):
+    def make(**params: UserValue) -> Collation:
+        problem = library_problem(aggregation.needs, f"aggregation {name!r}", Place(f"aggregator metric {name!r}"))
+        if problem is not None:
+            raise ConfigError([problem])
+        bound = aggregation.bound({key: value for key, value in params.items() if key not in reads.named})
+
+        def summarize(values: Sequence[Value]) -> JSONDict:
+            number: Any = bound.function(values)
+            return dict(number) if isinstance(number, Mapping) else {name: number}
+
+        return Collation(
+            read=partial(read, **{key: value for key, value in params.items() if key in reads.named}),
+            summarize=summarize,
+            numbers=None if is_users else (name,),
+            evidence=lambda values: {name: NumberEvidence(bound, values)},
+        )
+
+    return dress(make, aggregation.function, [reads, AGGREGATIONS.accepts(aggregation)])
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------
+
+
+def _made_by(name: str, thing: UserValue) -> MakeCollation:
+    """A class of aggregator metrics, or a function of all unit results, as a function of the parameters."""
+    if not inspect.isroutine(thing):
+        return declare_aggregator_class(subclass_of(AggregatorMetric)(name, thing))
+    function: UserFunction = thing
+
+    def make(**params: UserValue) -> Collation:
+        def summarize(results: Sequence[UnitMetricResult]) -> JSONDict:
+            numbers = function(results, **params)
+            return dict(numbers) if isinstance(numbers, Mapping) else {name: numbers}
+
+        return Collation(read=lambda result: result, summarize=summarize, counts_nothing=True)
+
+    return dress(make, function, [accepted(function, 1)])
+
+
+AGGREGATOR_METRICS: Registry[MakeCollation, Collation] = RegistryWithOthers(
+    "aggregator metric",
+    {
+        "accuracy": own.accuracy,
+        "precision": own.precision,
+        "recall": own.recall,
+        "f1_score": own.f1_score,
+        "pass@k": own.chance_of_one,
+        "pass_at_k": own.chance_of_one,
+        "pass^k": own.chance_of_all,
+        "step_efficiency": own.step_efficiency,
+    },
+    AdaptedMembers(AGGREGATIONS, of_aggregation),
+    group="assay.aggregator_metrics",
+    adopt=_made_by,
+)
+
+
+def aggregator_class(name: str) -> type[AggregatorMetric]:
+    """The class of an aggregator metric, as SyGra's registry gives it."""
+    make: Any = AGGREGATOR_METRICS.find(name, Place(f"aggregator metric {name!r}"))
+    if hasattr(make, "sygra_class"):
+        kind: type[AggregatorMetric] = make.sygra_class
+        return kind
+
+    class DeclaredAggregator(AggregatorMetric):
         def __init__(self, **config: UserValue) -> None:
             super().__init__(**config)
-            problem = library_problem(aggregation.needs, f"aggregation {name!r}", Place(f"aggregator metric {name!r}"))
-            if problem is not None:
-                raise ConfigError([problem])
-            self._reading = {key: value for key, value in config.items() if key in keys}
-            self._rest = {key: value for key, value in config.items() if key not in keys}
+            self._collation: Collation = make(**config)
 
-        def numbers(self) -> Sequence[str]:
-            return (name,)
+        def numbers(self) -> Sequence[str] | None:
+            return self._collation.numbers
 
-        def tally(self) -> Tally:
-            return _Values(aggregation, self._reading, self._rest)
+        def calculate(self, results: Sequence[UnitMetricResult]) -> JSONDict:
+            return self._collation.calculate(results)
 
-        def evidence(self, tally: Tally) -> Mapping[str, NumberEvidence]:
-            assert isinstance(tally, _Values)
-            return {name: tally.evidence()}
-
-    OfAggregation.__name__ = OfAggregation.__qualname__ = f"Aggregator_{name}"
-    OfAggregation.__doc__ = aggregation.function.__doc__
-    give_parameters(OfAggregation, keys, accepted(aggregation.function, 1).named)
-    return OfAggregation
+    return dress(DeclaredAggregator, make, [accepted(make)])
 
 
-class _Values:
-    """Collects the value that an aggregation needs of every unit result."""
-
-    def __init__(self, aggregation: Aggregation, reading: Record, rest: Record) -> None:
-        self._aggregation, self._reading, self._rest = aggregation, reading, rest
-        self._value_of, self._values = values_of(aggregation.name), list[Value]()
-
-    def add(self, result: UnitMetricResult) -> None:
-        self._values.append(self._value_of(result, **self._reading))
-
-    def value(self) -> JSONDict:
-        if not self._values:
-            raise NoResults
-        return {self._aggregation.name: self.evidence().aggregation.function(self._values)}
-
-    def evidence(self) -> NumberEvidence:
-        return NumberEvidence(self._aggregation.bound(self._rest), self._values)
-
-
-OWN: dict[str, type[AggregatorMetric]] = {
-    **{name: adapted(aggregation) for name, aggregation in AGGREGATIONS.items()},
-    "accuracy": AccuracyMetric,
-    "precision": PrecisionMetric,
-    "recall": RecallMetric,
-    "f1_score": F1ScoreMetric,
-    "pass@k": PassAtKMetric,
-    "pass_at_k": PassAtKMetric,
-    "pass^k": PassPowerKMetric,
-    "step_efficiency": StepEfficiencyMetric,
-}
-
-
-def _adopted(name: str, thing: UserValue) -> type[AggregatorMetric]:
-    """A class of aggregator metrics, or a function of all unit results as one."""
-    return subclass_of(AggregatorMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
-
-
-AGGREGATOR_METRICS: Registry[type[AggregatorMetric], AggregatorMetric] = Registry(
-    "aggregator metric", OWN, group="assay.aggregator_metrics", adopt=_adopted
-)
-AggregatorMetricRegistry = MetricRegistry(
-    AGGREGATOR_METRICS, lambda name: AGGREGATOR_METRICS.find(name, Place(f"aggregator metric {name!r}"))
-)
+AggregatorMetricRegistry = MetricRegistry(AGGREGATOR_METRICS, aggregator_class)
 """The same by SyGra's name, with its methods."""
 Decorated = TypeVar("Decorated", bound=UserFunction)
 
@@ -150,10 +156,10 @@ def aggregator_metric(name: str) -> Callable[[Decorated], Decorated]:
     return AGGREGATOR_METRICS.register(name)
 
 
-def make_aggregator(name: str, params: Record, place: Place, dialect: Dialect) -> AggregatorMetric:
+def make_aggregator(name: str, params: Record, place: Place, dialect: Dialect) -> Collation:
     """Make the aggregator metric that a name means: SyGra's where the dialect defines it as there."""
     sygras = sygra_aggregators(dialect)
-    if name not in sygras:
-        return AGGREGATOR_METRICS.bind(name, params, place)
-    registry: Registry[type[AggregatorMetric], AggregatorMetric] = Registry("aggregator metric", sygras)
-    return registry.bind(name, params, place)
+    known: Registry[MakeCollation, Collation] = (
+        Registry("aggregator metric", sygras) if name in sygras else AGGREGATOR_METRICS
+    )
+    return known.bind(name, params, place)

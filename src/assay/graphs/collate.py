@@ -11,17 +11,14 @@ from typing import NamedTuple
 
 from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.aggregator_metrics import REPEAT_OF, AggregatorMetric, Tally
+from assay.graphs.aggregator_metrics import REPEAT_OF, STEP, Collation, is_correct
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.spec import Record, Value
-from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
+from assay.graphs.sygra import GraphPostProcessor
 from assay.graphs.sygra_classes import UnitMetricResult, finite, why_lost
-from assay.graphs.unit_node import Places
-from assay.graphs.unit_node import UnitMetrics as UnitMetrics
-from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics
-from assay.records import Failed, JSONDict, UserValue
+from assay.graphs.unit_node import Places, shape_problems
+from assay.records import Failed, JSONDict
 from assay.score_keys import metric_name_problem
-from assay.signatures import parameter_problems
 from assay.statistics.aggregations import Aggregation
 from assay.user_code import call_user_code
 
@@ -92,69 +89,56 @@ class CollatedValues(NamedTuple):
     records: Sequence[int]
 
 
-class EntryTally:
-    """An entry at work: what it has found so far, what it missed, and what went wrong."""
+class EntryValues:
+    """An entry at work: the values that its aggregator keeps of the records so far, and what went wrong."""
 
     def __init__(self, entry: AggregatorEntry, dialect: Dialect) -> None:
         self.entry = entry
         self.missing = 0
-        self.error = ""
-        self._seen = False
-        self._tally: Tally | None = None
-        self._taken = array("q")
-        begun = call_user_code("", self._begin, dialect)
-        self._tally = None if isinstance(begun, Failed) else begun
-        self.error = begun.reason if isinstance(begun, Failed) else ""
-
-    def _begin(self, dialect: Dialect) -> Tally:
-        entry = self.entry
-        self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), dialect)
-        self._columns = {REPEAT_OF: REPEAT_OF, **_metadata_columns(entry, self._metric)}
-        if getattr(self._metric, "group_by", "") is None:  # rows with the id of one record are attempts at it
-            self._columns = {"id": "id", **self._columns}
-        return self._metric.tally()
+        self._has_column = False
+        self._values, self._records = list[Value](), array("q")
+        made = call_user_code("", make_aggregator, entry.name, entry.params, Place(entry.key), dialect)
+        self.error = made.reason if isinstance(made, Failed) else ""
+        self.collation = Collation(read=is_correct, summarize=dict) if isinstance(made, Failed) else made
+        ids = {"id": "id"} if self.collation.reads_ids else {}  # rows with the id of one record are attempts at it
+        self._columns = {**ids, REPEAT_OF: REPEAT_OF, **_metadata_columns(entry, self.collation)}
 
     def take(self, number: int, record: Record) -> None:
         """Look at one record; they are counted from 0."""
         cell = _cell(record, self.entry.column)
-        self._seen = self._seen or self.entry.column in record
+        self._has_column = self._has_column or self.entry.column in record
         if cell is None:
             self.missing += 1
-        if cell is None or self._tally is None or self.error:
+        if cell is None or self.error:
             return
-        added = call_user_code("", self._add, self._tally, cell, record)
-        if isinstance(added, Failed):
-            self.error = added.reason
+        value = call_user_code("", self._read, cell, record)
+        if isinstance(value, Failed):
+            self.error = value.reason
         else:
-            self._taken.append(number)
+            self._values.append(value)
+            self._records.append(number)
 
-    def _add(self, tally: Tally, cell: Value, record: Record) -> None:
-        tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
+    def _read(self, cell: Value, record: Record) -> Value:
+        return self.collation.read(_with_columns(_result(cell, self.entry.column), record, self._columns))
 
-    def value(self, columns: Sequence[str]) -> JSONDict:
+    def numbers(self, columns: Sequence[str]) -> JSONDict:
         """Return the numbers for the report, or the error instead of them."""
-        if not self._seen and not self.error:
+        if not self._has_column and not self.error:
             known = ", ".join(map(str, columns))
             self.error = f"Missing unit metric results field {self.entry.column!r} in data. Available columns: {known}"
-        if not self.error and self._tally is not None:
-            report: JSONDict | Failed = call_user_code("", lambda tally: finite(tally.value()), self._tally)
+        if not self.error:
+            report: JSONDict | Failed = call_user_code("", lambda: finite(self.collation.aggregate(self._values)))
             if not isinstance(report, Failed):
                 return report
             self.error = report.reason
         return {"error": self.error}
 
     def evidence(self) -> dict[str, CollatedValues]:
-        """By number what it was made of, and of which records; nothing where that does not fit together."""
-        if self.error or self._tally is None:
-            return {}
-        known = call_user_code("", self._metric.evidence, self._tally)
+        """By number what it was made of, and of which records; nothing where that is not known."""
+        known = Failed("") if self.error else call_user_code("", self.collation.evidence, self._values)
         if isinstance(known, Failed):
             return {}  # a number without an error is still a number
-        return {
-            name: CollatedValues(*evidence, self._taken)
-            for name, evidence in known.items()
-            if len(evidence.values) == len(self._taken)
-        }
+        return {name: CollatedValues(*evidence, self._records) for name, evidence in known.items()}
 
 
 def _cell(record: Record, column: str) -> Value:
@@ -176,16 +160,16 @@ def _with_columns(result: UnitMetricResult, record: Record, columns: Mapping[str
     return replace(result, metadata={**result.metadata, **more}) if more else result
 
 
-def _metadata_columns(entry: AggregatorEntry, metric: AggregatorMetric) -> dict[str, str]:
+def _metadata_columns(entry: AggregatorEntry, collation: Collation) -> dict[str, str]:
     """By key of the metadata, the column of the record that it comes from."""
-    return {**{column: column for column in metric.columns}, **entry.metadata}
+    return {**{column: column for column in collation.columns}, **entry.metadata}
 
 
 class CollatedReport(NamedTuple):
     """A report as it is written, and what made it."""
 
     written: list[JSONDict]
-    collected: Sequence[EntryTally]
+    collected: Sequence[EntryValues]
 
 
 def collate(
@@ -195,22 +179,10 @@ def collate(
     *,
     dialect: Dialect = OURS,
     field_names: bool = False,
-) -> list[JSONDict]:
-    """The report: a list of one object with `evaluation_summary` and `results`."""
-    return collated(records, entries, counts, dialect=dialect, field_names=field_names).written
-
-
-def collated(
-    records: Iterable[Record],
-    entries: Sequence[Record],
-    counts: RecordCounts | None = None,
-    *,
-    dialect: Dialect = OURS,
-    field_names: bool = False,
 ) -> CollatedReport:
     """The report of records, which are looked at once, in order; `counts` are the outcomes of all requested records."""
     read = read_entries(entries, dialect, field_names=field_names)
-    collected = [EntryTally(entry, dialect) for entry in read]
+    collected = [EntryValues(entry, dialect) for entry in read]
     columns: Sequence[str] = ()
     total = unscored = 0
     for record in records:
@@ -222,13 +194,13 @@ def collated(
     if not total:
         nothing = {"evaluation_summary": _summary(total, "no_data", counts, dialect), "results": {}}
         return CollatedReport([nothing], ())
-    results = {each.entry.key: each.value(columns) for each in collected}
+    results = {each.entry.key: each.numbers(columns) for each in collected}
     known = counts or RecordCounts(total, total - unscored, unscored)
     return CollatedReport([_report(total, collected, results, known, dialect)], collected)
 
 
 def _report(
-    total: int, collected: Sequence[EntryTally], results: Record, counts: RecordCounts, dialect: Dialect
+    total: int, collected: Sequence[EntryValues], results: Record, counts: RecordCounts, dialect: Dialect
 ) -> JSONDict:
     errors = {each.entry.key: each.error for each in collected if each.error}
     without = {each.entry.key: each.missing for each in collected if each.missing and not each.error}
@@ -275,7 +247,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         self.aggregator_metrics_map = [{**own, **each} if isinstance(each, Mapping) else each for each in written]
         self.field_names = field_names
         self.use_previous_output = use_previous_output
-        self._collected: Sequence[EntryTally] = ()
+        self._collected: Sequence[EntryValues] = ()
 
     def evidence(self) -> dict[str, dict[str, CollatedValues]]:
         """By aggregator and number what the numbers of the latest report were made of, where that is known."""
@@ -286,23 +258,19 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         entries = read_entries(self.aggregator_metrics_map, dialect, field_names=self.field_names)
         numbers: dict[str, Sequence[str]] = {}
         for entry in entries:
-            named = make_aggregator(entry.name, entry.params, Place(entry.key), dialect).numbers()
+            named = make_aggregator(entry.name, entry.params, Place(entry.key), dialect).numbers
             if named is None:
                 return None
             numbers[entry.key] = named
         return numbers
 
-    def higher_is_better(self, key: str, dialect: Dialect) -> bool | None:
-        """Whether more of the numbers of an aggregator is better, by the metadata of a user's class."""
-        for entry in read_entries(self.aggregator_metrics_map, dialect, field_names=self.field_names):
-            if entry.key == key:
-                metric = make_aggregator(entry.name, entry.params, Place(key), dialect)
-                about = metric.get_metadata() or getattr(metric, "metadata", None)
-                return getattr(about, "higher_is_better", None)
-        return None
+    def higher_is_better(self, key: str) -> bool | None:
+        """Whether more of the numbers of an aggregator is better, by the metadata of a user's class, after a report was made."""
+        known = {each.entry.key: each.collation.higher_is_better for each in self._collected}
+        return known.get(key)
 
     def process(self, data: Iterable[Record], metadata: JSONDict) -> list[Value]:
-        written, self._collected = collated(
+        written, self._collected = collate(
             data,
             self.aggregator_metrics_map,
             metadata.get("counts"),
@@ -310,30 +278,6 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             field_names=self.field_names,
         )
         return list(written)
-
-    @classmethod
-    def problems(
-        cls,
-        params: Record,
-        produced_columns: Collection[str] | None,
-        place: Place,
-        *,
-        dialect: Dialect = OURS,
-    ) -> list[Problem]:
-        """All that is wrong with its parameters, its entries among them, before anything runs."""
-        wrong = parameter_problems(cls, params, cls.__name__, place)
-        if wrong:
-            return wrong
-        processor = cls(**params)
-        if not processor.aggregator_metrics_map:
-            return [Problem(place, f"{cls.__name__} aggregates nothing", "add `aggregator_metrics_map:`")]
-        return check_aggregators(
-            processor.aggregator_metrics_map,
-            produced_columns,
-            place,
-            dialect=dialect,
-            field_names=processor.field_names,
-        )
 
 
 def check_aggregators(
@@ -351,6 +295,9 @@ def check_aggregators(
     place of an entry, by its number.
     """
     at = at or (lambda *_: place)
+    if not entries:
+        what = f"{MetricCollatorPostProcessor.__name__} aggregates nothing"
+        return [Problem(place, what, "add `aggregator_metrics_map:`")]
     problems = [problem for number, each in enumerate(entries) for problem in _shape_problems(each, number, at(number))]
     if problems:
         return problems
@@ -373,39 +320,33 @@ def _key_problems(entries: Sequence[AggregatorEntry], at: Places) -> Iterator[Pr
         seen.setdefault(entry.key, entry)
 
 
-def _shape_problems(written: UserValue, number: int, place: Place) -> Iterator[Problem]:
-    if not isinstance(written, Mapping) or not isinstance(written.get("name"), str):
-        what = f"entry {number + 1} of aggregator_metrics_map names no metric"
-        yield Problem(place, what, "write `- name: accuracy`")
+def _shape_problems(written: Record, number: int, place: Place) -> Iterator[Problem]:
+    wrong = list(shape_problems(written, number, "aggregator_metrics_map", ENTRY_KEYS, place))
+    if wrong:
+        yield from wrong
         return
-    named = f"aggregator {written['name']!r}"
-    for key in written:
-        if key not in ENTRY_KEYS:
-            yield Problem(place, f"{named} has an unknown key {key!r}", did_you_mean(str(key), ENTRY_KEYS))
-    for key in ("params", "metadata"):
-        if written.get(key) is not None and not isinstance(written[key], Mapping):
-            yield Problem(place, f"{named}: {key!r} must be a mapping", f"write `{key}:` with a key a line")
     columns = written.get("unit_metrics_results")
     if not (columns and isinstance(columns, str | list)):
         fix = "add `unit_metrics_results:` with a column of unit results, such as exact_match_result"
-        yield Problem(place, f"{named} aggregates nothing", fix)
+        yield Problem(place, f"aggregator {written['name']!r} aggregates nothing", fix)
 
 
 def _entry_problems(
     entry: AggregatorEntry, produced: Collection[str] | None, place: Place, dialect: Dialect
 ) -> list[Problem]:
     try:
-        metric = make_aggregator(entry.name, entry.params, place, dialect)
+        collation = make_aggregator(entry.name, entry.params, place, dialect)
     except ConfigError as error:
         return list(error.problems)
     named, problems = f"aggregator {entry.name!r}", []
-    uses = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "reads"), entry.column: "aggregates"}
+    uses = {**dict.fromkeys(_metadata_columns(entry, collation).values(), "reads"), entry.column: "aggregates"}
     for column, does in uses.items():
         if produced is not None and column not in produced:
             fix = f"{did_you_mean(column, produced)}; add a value of the state to output_map"
             problems.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
-    repeated = [REPEAT_OF] if produced is not None and REPEAT_OF in produced else []
-    lacking = metric.lacks([*entry.metadata, *repeated])
-    if lacking is not None and produced is not None:
-        problems.append(Problem(place, f"{named} {lacking[0]}", lacking[1], cause=LACKING))
+    known = {*entry.metadata, *({REPEAT_OF} & set(produced or ()))}
+    if collation.needs_groups and produced is not None and REPEAT_OF not in known and not known.issuperset(STEP):
+        what = f"{named} must know which records are attempts at the same problem"
+        fix = "add `group_by:` with a column of the records, or --repeats to the run"
+        problems.append(Problem(place, what, fix, cause=LACKING))
     return problems

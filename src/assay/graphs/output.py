@@ -324,7 +324,7 @@ class GraphFiles:
             }
             rows |= {key: row for key, (row, _, _) in numbers.items()}
             for key, (_, aggregator, _) in numbers.items():
-                better = processor.instance.higher_is_better(aggregator, dialect)
+                better = processor.instance.higher_is_better(aggregator)
                 if better is not None:
                     self.directions[key.metric] = better
             if data is self.records:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
-from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
+from assay.graphs.collate import MetricCollatorPostProcessor, check_aggregators
 from assay.graphs.output import GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaSpec, Record, Value
 from assay.graphs.sygra_classes import UnitMetricResult, why_lost
-from assay.graphs.unit_node import SUFFIX, metrics_by_field, unit_metric_fields
+from assay.graphs.unit_node import SUFFIX, UnitMetrics, check_unit_metrics, metrics_by_field, unit_metric_fields
 from assay.records import Failed, FilterScores, JSONDict, Response, Sample, number
 from assay.score_keys import ScoreKey
 from assay.scoring.declarations import Metric

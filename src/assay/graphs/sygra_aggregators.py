@@ -6,211 +6,152 @@ power of their rate; a step without a name is the step "unknown"; of nothing, ev
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from assay.dialect import Dialect
 from assay.graphs.aggregator_metrics import (
     STEP,
     STEP_NUMBERS,
-    AccuracyTally,
-    AggregatorMetric,
-    StepTally,
-    Tally,
+    Collation,
+    is_correct,
+    one_of_equals,
+    retry_number,
+    summarize_steps,
 )
 from assay.graphs.spec import Record
-from assay.graphs.sygra_classes import UnitMetricResult
 from assay.records import JSONDict
 from assay.statistics.classes import f1_of_rates
 from assay.statistics.pass_at_k import pass_at_k
 
+if TYPE_CHECKING:
+    from assay.graphs.aggregator_metrics import ClassedResult
+    from assay.graphs.sygra_classes import UnitMetricResult
 
-class _Rates:
-    """By label of one side, how many records have it and how many of them are correct."""
-
-    def __init__(self, side: str, key: str) -> None:
-        self._side, self._key = side, key
-        self._count, self._correct = Counter[str](), Counter[str]()
-
-    def add(self, result: UnitMetricResult) -> None:
-        value = getattr(result, self._side)
-        if self._key in value:
-            self._count[str(value[self._key])] += 1
-            self._correct[str(value[self._key])] += bool(result.correct)
-
-    def by_class(self) -> dict[str, float]:
-        return {label: self._correct[label] / count for label, count in self._count.items()}
-
-    def average(self) -> float:
-        rates = self.by_class()
-        return sum(rates.values()) / len(rates) if rates else 0.0
+Rates = dict[str, float]
+"""By label the share of its records that are correct."""
 
 
-class _Named(_Rates):
-    def __init__(self, name: str, side: str, key: str) -> None:
-        super().__init__(side, key)
-        self._name = name
-
-    def value(self) -> JSONDict:
-        return {f"average_{self._name}": self.average(), f"{self._name}_per_class": self.by_class()}
-
-
-class _BothRates:
-    def __init__(self, predicted_key: str, golden_key: str) -> None:
-        self._predicted, self._right = _Rates("predicted", predicted_key), _Rates("golden", golden_key)
-
-    def add(self, result: UnitMetricResult) -> None:
-        self._predicted.add(result)
-        self._right.add(result)
-
-    def value(self) -> JSONDict:
-        precision, recall = self._predicted.by_class(), self._right.by_class()
-        labels = dict.fromkeys([*precision, *recall])
-        return {
-            "average_f1_score": f1_of_rates(self._predicted.average(), self._right.average()),
-            "f1_score_per_class": {
-                label: f1_of_rates(precision.get(label, 0.0), recall.get(label, 0.0)) for label in labels
-            },
-        }
+def _read_labels(golden_key: str | None, predicted_key: str | None, result: "UnitMetricResult") -> "ClassedResult":
+    golden, predicted = (
+        str(side[key]) if key in side else None
+        for side, key in ((result.golden, golden_key), (result.predicted, predicted_key))
+    )
+    return one_of_equals(golden, predicted, bool(result.correct), True, True)
 
 
-class _Pooled:
-    """All records, taken for attempts at one problem."""
-
-    def __init__(self, k: int, *, power: bool) -> None:
-        self._k, self._power = k, power
-        self._n = self._correct = 0
-
-    def add(self, result: UnitMetricResult) -> None:
-        self._n += 1
-        self._correct += bool(result.correct)
-
-    def value(self) -> JSONDict:
-        rate = self._correct / self._n if self._n else 0.0
-        sizes = range(1, self._k + 1)
-        if self._power:
-            return {"success_rate": rate, **{f"pass^{k}": rate**k for k in sizes}}
-        return {f"pass@{k}": pass_at_k(self._n, self._correct, k) if k <= self._n else 0.0 for k in sizes}
+def _rates(values: Sequence["ClassedResult"], side: str) -> Rates:
+    count, correct = Counter[str](), Counter[str]()
+    for value, times in Counter(values).items():
+        label = getattr(value, side)
+        if label is not None:
+            count[label] += times
+            correct[label] += times * value.is_correct
+    return {label: correct[label] / times for label, times in count.items()}
 
 
-class _AccuracyOrZero(AccuracyTally):
-    def value(self) -> JSONDict:
-        return super().value() if self.verdicts else {"accuracy": 0.0}
+def _average(rates: Rates) -> float:
+    return sum(rates.values()) / len(rates) if rates else 0.0
 
 
-class _Steps(StepTally):
-    def step(self, metadata: Record) -> tuple[str, ...]:
-        return tuple(str(metadata.get(column, "unknown")) for column in STEP)
-
-    def number(self, metadata: Record, before: int) -> int:  # noqa: ARG002
-        return super().number(metadata, 0)
-
-    def value(self) -> JSONDict:
-        return self.summary()
+def _of_side(name: str, side: str, values: Sequence["ClassedResult"]) -> JSONDict:
+    rates = _rates(values, side)
+    return {f"average_{name}": _average(rates), f"{name}_per_class": rates}
 
 
-@dataclass(kw_only=True)
-class Accuracy(AggregatorMetric):
+def _of_both_sides(values: Sequence["ClassedResult"]) -> JSONDict:
+    precision, recall = _rates(values, "answer"), _rates(values, "golden")
+    labels = dict.fromkeys([*precision, *recall])
+    return {
+        "average_f1_score": f1_of_rates(_average(precision), _average(recall)),
+        "f1_score_per_class": {
+            label: f1_of_rates(precision.get(label, 0.0), recall.get(label, 0.0)) for label in labels
+        },
+    }
+
+
+def accuracy(*, key: str | None = None) -> Collation:  # noqa: ARG001
     """The share of correct records; 0 of none."""
-
-    key: str | None = None
-
-    def numbers(self) -> Sequence[str]:
-        return ("accuracy",)
-
-    def tally(self) -> Tally:
-        return _AccuracyOrZero()
+    return Collation(
+        read=is_correct,
+        summarize=lambda values: {"accuracy": sum(values) / len(values) if values else 0.0},
+        numbers=("accuracy",),
+        counts_nothing=True,
+    )
 
 
-@dataclass(kw_only=True)
-class Precision(AggregatorMetric):
+def _of_classes(
+    name: str, golden_key: str | None, predicted_key: str | None, summarize: Callable[..., JSONDict]
+) -> Collation:
+    return Collation(
+        read=partial(_read_labels, golden_key, predicted_key),
+        summarize=summarize,
+        numbers=(f"average_{name}",),
+        counts_nothing=True,
+    )
+
+
+def precision(*, predicted_key: str) -> Collation:
     """By predicted class, and the mean over these."""
-
-    predicted_key: str
-
-    def numbers(self) -> Sequence[str]:
-        return ("average_precision",)
-
-    def tally(self) -> Tally:
-        return _Named("precision", "predicted", self.predicted_key)
+    return _of_classes("precision", None, predicted_key, partial(_of_side, "precision", "answer"))
 
 
-@dataclass(kw_only=True)
-class Recall(AggregatorMetric):
+def recall(*, golden_key: str) -> Collation:
     """By golden class, and the mean over these."""
-
-    golden_key: str
-
-    def numbers(self) -> Sequence[str]:
-        return ("average_recall",)
-
-    def tally(self) -> Tally:
-        return _Named("recall", "golden", self.golden_key)
+    return _of_classes("recall", golden_key, None, partial(_of_side, "recall", "golden"))
 
 
-@dataclass(kw_only=True)
-class F1Score(AggregatorMetric):
+def f1_score(*, predicted_key: str, golden_key: str) -> Collation:
     """By class; the average is the harmonic mean of average precision and average recall."""
-
-    predicted_key: str
-    golden_key: str
-
-    def numbers(self) -> Sequence[str]:
-        return ("average_f1_score",)
-
-    def tally(self) -> Tally:
-        return _BothRates(self.predicted_key, self.golden_key)
+    return _of_classes("f1_score", golden_key, predicted_key, _of_both_sides)
 
 
-@dataclass(kw_only=True)
-class PassAtK(AggregatorMetric):
+def chance_of_one(*, k: int) -> Collation:
     """Of all records together."""
 
-    k: int
+    def summarize(values: Sequence[bool]) -> JSONDict:
+        n, correct = len(values), sum(values)
+        return {f"pass@{size}": pass_at_k(n, correct, size) if size <= n else 0.0 for size in range(1, k + 1)}
 
-    def numbers(self) -> Sequence[str]:
-        return [f"pass@{k}" for k in range(1, self.k + 1)]
-
-    def tally(self) -> Tally:
-        return _Pooled(self.k, power=False)
+    numbers = [f"pass@{size}" for size in range(1, k + 1)]
+    return Collation(read=is_correct, summarize=summarize, numbers=numbers, counts_nothing=True)
 
 
-@dataclass(kw_only=True)
-class PassPowerK(AggregatorMetric):
+def chance_of_all(*, k: int) -> Collation:
     """Powers of the rate of correct records."""
 
-    k: int
+    def summarize(values: Sequence[bool]) -> JSONDict:
+        rate = sum(values) / len(values) if values else 0.0
+        return {"success_rate": rate, **{f"pass^{size}": rate**size for size in range(1, k + 1)}}
 
-    def numbers(self) -> Sequence[str]:
-        return ["success_rate", *(f"pass^{k}" for k in range(1, self.k + 1))]
-
-    def tally(self) -> Tally:
-        return _Pooled(self.k, power=True)
+    numbers = ["success_rate", *(f"pass^{size}" for size in range(1, k + 1))]
+    return Collation(read=is_correct, summarize=summarize, numbers=numbers, counts_nothing=True)
 
 
-@dataclass(kw_only=True)
-class StepEfficiency(AggregatorMetric):
+def step_efficiency(*, penalty_per_retry: float = 0.2, key: str | None = None) -> Collation:  # noqa: ARG001
     """Steps without a name are one step; attempts without a number are first ones."""
 
-    penalty_per_retry: float = 0.2
-    key: str | None = None
+    def step(metadata: Record) -> tuple[str, ...]:
+        return tuple(str(metadata.get(column, "unknown")) for column in STEP)
 
-    def numbers(self) -> Sequence[str]:
-        return STEP_NUMBERS
+    return Collation(
+        read=lambda result: (step(result.metadata), retry_number(result.metadata) or 0, is_correct(result)),
+        summarize=partial(summarize_steps, penalty_per_retry),
+        numbers=STEP_NUMBERS,
+        counts_nothing=True,
+    )
 
-    def tally(self) -> Tally:
-        return _Steps(self.penalty_per_retry, STEP)
 
-
-def sygra_aggregators(dialect: Dialect) -> dict[str, type[AggregatorMetric]]:
+def sygra_aggregators(dialect: Dialect) -> dict[str, Callable[..., Collation]]:
     """Return the aggregator metrics that a dialect defines as SyGra does, by name."""
-    metrics: dict[str, type[AggregatorMetric]] = {}
+    metrics: dict[str, Callable[..., Collation]] = {}
     if dialect.scores_nothing_as_zero:
-        metrics["accuracy"] = Accuracy
+        metrics["accuracy"] = accuracy
     if dialect.averages_classes_as_sygra:
-        metrics |= {"precision": Precision, "recall": Recall, "f1_score": F1Score}
+        metrics |= {"precision": precision, "recall": recall, "f1_score": f1_score}
     if dialect.pools_attempts:
-        metrics |= {"pass@k": PassAtK, "pass_at_k": PassAtK, "pass^k": PassPowerK}
+        metrics |= {"pass@k": chance_of_one, "pass_at_k": chance_of_one, "pass^k": chance_of_all}
     if dialect.takes_unnamed_steps_for_one:
-        metrics["step_efficiency"] = StepEfficiency
+        metrics["step_efficiency"] = step_efficiency
     return metrics

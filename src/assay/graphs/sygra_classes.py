@@ -6,16 +6,17 @@ registry or one of its modules is asked for it.
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from assay.errors import Place
+from assay.graphs.aggregator_metrics import Collation
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import Registry, refused
 from assay.scoring.declarations import RECORD, Metric, prepared
-from assay.signatures import accepted
+from assay.signatures import accepted, dress
 from assay.statistics.influence import Bounds
 
 T = TypeVar("T")
@@ -170,6 +171,52 @@ def declare_unit_class(name: str, kind: type[UnitMetric]) -> Metric:
     function: Any = prepared(prepare, [accepted(kind)], like=kind)
     function.sygra_class = kind
     return Metric({RECORD: function}, higher_is_better=kind.higher_is_better, bounds=kind.bounds)
+
+
+class AggregatorMetric(SygraMetric):
+    """The class to derive an aggregator metric from. Override `calculate`.
+
+    `columns` are the columns of the records that it looks at: a report puts them into the metadata of the unit results.
+    """
+
+    columns: Sequence[str] = ()
+
+    def numbers(self) -> Sequence[str] | None:
+        """The names of the numbers that it gives; None where only its code knows."""
+        return None
+
+    def calculate(self, results: Sequence[UnitMetricResult]) -> JSONDict:
+        """Return the numbers of these unit results."""
+        raise NotImplementedError(f"{type(self).__name__} has no `calculate`")
+
+    def get_metadata(self) -> Any:
+        return None
+
+    def _count_correct(self, results: Sequence[UnitMetricResult]) -> int:
+        return sum(result.correct for result in results)
+
+    def _safe_divide(self, numerator: float, denominator: float) -> float:
+        return numerator / denominator if denominator else 0.0
+
+
+def declare_aggregator_class(kind: type[AggregatorMetric]) -> Callable[..., Collation]:
+    """The aggregator metric that a user's class is."""
+
+    def make(**params: UserValue) -> Collation:
+        metric = kind(**params)
+        about = metric.get_metadata() or getattr(metric, "metadata", None)
+        return Collation(
+            read=lambda result: result,
+            summarize=lambda results: dict(metric.calculate(results)),
+            numbers=metric.numbers(),
+            columns=metric.columns,
+            counts_nothing=True,
+            higher_is_better=getattr(about, "higher_is_better", None),
+        )
+
+    made: Any = dress(make, kind, [accepted(kind)])
+    made.sygra_class = kind
+    return make
 
 
 class MetricRegistry(Generic[T]):

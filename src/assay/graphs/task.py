@@ -27,6 +27,7 @@ from assay.graphs.scores import (
 )
 from assay.graphs.sources import GraphSources
 from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
+from assay.graphs.transforms import TRANSFORMS
 from assay.graphs.unit_node import metric_entries
 from assay.graphs.walk import Graph
 from assay.records import Function, Plan, Sample, UserValue
@@ -366,7 +367,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     declared = registered_names(_files(named, folder))
     if declared:
         problems = [each for each in problems if not _is_declared(each, declared)]
-    if not problems and "aggregator metric" not in declared:
+    if not problems and declared.keys().isdisjoint(("aggregator metric", "aggregation")):
         problems += row_problems(file, fields, processors, Settings())
     return problems
 
@@ -401,7 +402,15 @@ def _files(names: Collection[str], folder: str | None) -> list[Path]:
 
 def _is_declared(problem: Problem, declared: Mapping[str, Collection[str]]) -> bool:
     """Whether a metric is unknown only because the module that registers it was not imported."""
-    return any(problem.cause == (kind, name) for kind, names in declared.items() for name in names)
+    return any(
+        problem.cause in ((kind, name), (ARE_ALSO.get(kind), name))
+        for kind, names in declared.items()
+        for name in names
+    )
+
+
+ARE_ALSO = {"metric": "unit metric", "aggregation": "aggregator metric"}
+"""By kind, the kind of metric of graphs that its members are, too."""
 
 
 def _has_unseen_functions(
@@ -431,7 +440,8 @@ def _columns(
     changes = [each.transform for source in own for each in source.transformations]
     if wrong or not own or any(source.type != "disk" for source in own):
         return ()
-    if any(find_dotted(name, folder, place) is None for name in changes):
+    kinds = [TRANSFORMS.get(name) or find_dotted(name, folder, place) for name in changes]
+    if not all(str(getattr(kind, "__module__", "")).startswith("assay.") for kind in kinds):
         return ()
     try:
         rows = sources.records(file, folder)[0]

@@ -18,7 +18,7 @@ from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_classes import MetricRegistry, UnitMetric, UnitMetricResult, as_mapping, declare_unit_class
 from assay.records import Failed, JSONDict, UserFunction, UserValue
-from assay.registry import Registry, subclass_of
+from assay.registry import AdaptedMembers, RegistryWithOthers, subclass_of
 from assay.scoring.declarations import RECORD, Metric, prepared
 from assay.scoring.metrics.convention import read_call
 from assay.scoring.metrics.registry import METRICS
@@ -303,14 +303,13 @@ TOLERANCE = 1e-9
 """Distance from the best score that still counts as correct: sums of fractions are not exact."""
 
 
-def gives_a_number(declared: Metric) -> bool:
-    """Whether a metric gives one number for one answer."""
+def of_answers(name: str, metric: Metric) -> Metric | None:
+    """A metric of a task's answers as a unit metric, with its parameters, `key` and `threshold`; None where it gives no number
+    for one answer."""
+    declared = ALONE.get(name, metric)
     is_mean = GENERATE in declared.functions and declared.aggregation == "mean"
-    return is_mean and (declared.gives is None or declared.gives() == ())
-
-
-def of_answers(name: str, declared: Metric) -> Metric:
-    """A metric of a task's answers as a unit metric, with its parameters, `key` and `threshold`."""
+    if not is_mean or (declared.gives is not None and declared.gives() != ()):
+        return None
     function, (least, most) = declared.functions[GENERATE], declared.bounds or (0.0, 1.0)
     best = least if not declared.higher_is_better else most if math.isfinite(most) else 1.0
     call = read_call(function)
@@ -396,29 +395,8 @@ def task_metric(name: str) -> Metric | None:
 # --- names ----------------------------------------------------------------------------------------------------------------
 
 
-class _UnitMetrics(Registry[Metric, Compare]):
-    """With the metrics of tasks that score answers: those that users register are looked for whenever a name is."""
-
-    def __init__(self, members: Mapping[str, Metric | str]) -> None:
-        super().__init__("unit metric", members, group="assay.unit_metrics", adopt=_declared, build=bind)
-        self._of_answers: dict[str, tuple[Metric, Metric]] = {}
-
-    def __getitem__(self, name: str) -> Metric:
-        if super().__contains__(name):
-            return super().__getitem__(name)
-        declared = METRICS[name]
-        if not gives_a_number(declared):
-            raise KeyError(name)
-        if name not in self._of_answers or self._of_answers[name][0] is not declared:
-            self._of_answers[name] = declared, of_answers(name, declared)
-        return self._of_answers[name][1]
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (name in METRICS and gives_a_number(METRICS[str(name)]))
-
-    def names(self) -> list[str]:
-        own = super().names()
-        return [*own, *(name for name in METRICS.added if name not in own and name in self)]
+class _UnitMetrics(RegistryWithOthers[Metric, Compare, Metric]):
+    """With the metrics of tasks that score answers."""
 
     def accepts(self, member: Metric) -> Accepted:
         [function] = member.functions.values()
@@ -453,8 +431,8 @@ def _declared(name: str, thing: UserValue) -> Metric:
 
 AGENT_METRICS = ("tool_called", "tool_order", "no_forbidden_tool", "agent_turns", "agent_cost")
 UNIT_METRICS = _UnitMetrics(
+    "unit metric",
     {
-        **{name: of_answers(name, each) for name, each in {**METRICS, **ALONE}.items() if gives_a_number(each)},
         "exact_match": Metric({RECORD: exact_match}, bounds=SHARE),
         "fuzzy_match": Metric({RECORD: prepared(_fuzzy_match)}, bounds=SHARE),
         "action_within_bbox": Metric({RECORD: action_within_bbox}, bounds=SHARE),
@@ -463,7 +441,11 @@ UNIT_METRICS = _UnitMetrics(
         "scroll_amount": Metric({RECORD: scroll_amount}, bounds=SHARE),
         **{name: f"assay.graphs.agent_metrics:{name.upper()}" for name in AGENT_METRICS},
         "llm_judge": "assay.graphs.judge_node:LLM_JUDGE",
-    }
+    },
+    AdaptedMembers(METRICS, of_answers),
+    group="assay.unit_metrics",
+    adopt=_declared,
+    build=bind,
 )
 
 
@@ -476,7 +458,7 @@ def unit_class(name: str) -> type[UnitMetric]:
         kind: type[UnitMetric] = getattr(function, "sygra_class", function)
         return kind
 
-    class DeclaredMetric(UnitMetric):
+    class DeclaredUnitMetric(UnitMetric):
         higher_is_better, bounds = declared.higher_is_better, declared.bounds
 
         def __init__(self, **config: UserValue) -> None:
@@ -486,7 +468,7 @@ def unit_class(name: str) -> type[UnitMetric]:
         def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
             return unit_result(name, self._compare(golden, predicted), golden, predicted)
 
-    return dress(DeclaredMetric, function, [UNIT_METRICS.accepts(declared)])
+    return dress(DeclaredUnitMetric, function, [UNIT_METRICS.accepts(declared)])
 
 
 UnitMetricRegistry = MetricRegistry(UNIT_METRICS, unit_class)

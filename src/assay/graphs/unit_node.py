@@ -1,6 +1,6 @@
 """The lambda node that scores a record with unit metrics, and what can be wrong with it before anything runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.config.option import near_miss
@@ -147,7 +147,7 @@ def _bound(entry: Record, dialect: Dialect) -> Compare:
     """The metric of an entry with its parameters."""
     name, params = str(entry.get("name")), entry.get("params") or {}
     if not isinstance(params, Mapping):
-        raise ConfigError([_no_params(name, CHECKED)])
+        raise ConfigError.at(CHECKED, f"params of {name!r} must be a mapping", "write `params: {key: text}`")
     return UNIT_METRICS.bind(name, params, Place(f"unit metric {name!r}"), dialect)
 
 
@@ -213,7 +213,7 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
         fix = "add `unit_metrics_map:` with a list of `name:` and `params:`"
         return [*problems, Problem(place, "UnitMetrics has no unit metrics", fix)]
     for number, entry in enumerate(entries):
-        problems += _entry_problems(entry, number, at("unit_metrics_map", number), at)
+        problems += _entry_problems(entry, number, at)
     if problems:
         return problems
     return _field_problems(node_config, place, at)
@@ -232,18 +232,26 @@ def _compares(entry: Record) -> bool:
     return needs if isinstance(needs, bool) else not (isinstance(params, Mapping) and params.get(needs))
 
 
-def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> list[Problem]:
+def shape_problems(entry: UserValue, number: int, where: str, keys: Sequence[str], place: Place) -> Iterator[Problem]:
+    """Yield what is wrong with the shape of an entry of a list of metrics, which is called `where` in a file."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-        return [
-            Problem(place, f"entry {number + 1} of unit_metrics_map names no metric", "write `- name: exact_match`")
-        ]
-    unknown = [key for key in entry if key not in ENTRY_KEYS]
-    if unknown:
-        what = f"unit_metrics_map: {entry['name']!r} has an unknown key {unknown[0]!r}"
-        return [Problem(place, what, did_you_mean(str(unknown[0]), ENTRY_KEYS))]
+        fix = "write `- name: ` and a metric's name"
+        yield Problem(place, f"entry {number + 1} of {where} names no metric", fix)
+        return
+    named = f"{where}: {entry['name']!r}"
+    for key in entry:
+        if key not in keys:
+            yield Problem(place, f"{named} has an unknown key {key!r}", did_you_mean(str(key), keys))
+    for key in ("params", "metadata"):
+        if key in keys and not isinstance(entry.get(key) or {}, Mapping):
+            yield Problem(place, f"{named}: {key!r} must be a mapping", f"write `{key}:` with a key a line")
+
+
+def _entry_problems(entry: Record, number: int, at: Places) -> list[Problem]:
+    shape = list(shape_problems(entry, number, "unit_metrics_map", ENTRY_KEYS, at("unit_metrics_map", number)))
+    if shape:
+        return shape
     params = entry.get("params") or {}
-    if not isinstance(params, Mapping):
-        return [_no_params(entry["name"], place)]
     rule = entry.get("at_max_turns")
     if rule is not None and rule not in AT_MAX_TURNS:
         what = f"at_max_turns of {entry['name']!r} must be {', '.join(AT_MAX_TURNS)}, got {rule!r}"
@@ -262,10 +270,6 @@ def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> 
     except ConfigError as error:
         return list(error.problems)
     return []
-
-
-def _no_params(name: str, place: Place) -> Problem:
-    return Problem(place, f"params of {name!r} must be a mapping", "write `params: {key: text}`")
 
 
 def _field_problems(node: Record, place: Place, at: Places) -> list[Problem]:
