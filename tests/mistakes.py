@@ -115,7 +115,7 @@ MISTAKES: dict[str, Mistake] = {
     "a metric of another output type": task(metrics("metric: »acc"), "'acc' does not score generate_until", "multiple_choice"),
     "a parameter of a user's metric": task(metrics("metric: !function helpers.close, widht: »2, aggregation: mean"), "no parameter 'widht'", "width"),
     "a value of a user's metric": task(metrics("metric: !function helpers.close, width: »two, aggregation: mean"), "'width' cannot be 'two'", "int"),
-    "a metric without an aggregation": task(metrics("metric: »!function helpers.close"), "no aggregation", "aggregation: mean"),
+    "a metric without an aggregation": task(metrics("metric: »likelihood") | {"output_type": "multiple_choice", "doc_to_choice": "[a, b]"}, "no aggregation", "aggregation: mean"),
     "a metric that the helper lacks": task(metrics("metric: »!function helpers.clos, aggregation: mean"), "helpers.py has no 'clos'", "did you mean 'close'"),
     "a helper that is not there": task(metrics("metric: »!function helprs.close, aggregation: mean"), "no module 'helprs'", "helpers"),
     "two rows of one name": task({"metric_list": "[{metric: exact_match}, {metric: »exact_match, ignore_case: true}]"}, "exact_match", "name"),

@@ -344,13 +344,11 @@ class MetricBinder:
             aggregation_named = self.helpers.aggregations.get(aggregation_named, aggregation_named)
         if callable(aggregation_named):
             return aggregation_named
-        if aggregation_named is None and not isinstance(config.fn, NamedMetric):
-            aggregation_named = "mean"
         if aggregation_named is None:
-            if declared is None or declared.aggregation is None:
-                fix = "add `aggregation: mean`"
-                raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
-            aggregation_named = declared.aggregation
+            aggregation_named = "mean" if declared is None else declared.aggregation  # of user code, as seed 001 has it
+        if aggregation_named is None:
+            fix = "add `aggregation: mean`"
+            raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
         if aggregation_named == "median" and self.dialect.takes_upper_median:
             aggregation_named = "median_high"
         if aggregation_named not in AGGREGATIONS:
