@@ -11,6 +11,7 @@ import pytest
 
 import assay
 from assay.engine import Ended, Engine, Started
+from assay.engine.drive import RequestCounts
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.load import load_model
@@ -114,6 +115,7 @@ def test_progress_is_told_while_answers_arrive_to_who_wants_to_know(is_told: boo
         notice = (lambda: told.append(engine.counts.sent)) if is_told else None
         engine = Engine({"model": model}, Journal(tmp_path / "journal"), notice)
         await engine.run((Started(n, b"%d" % n, plan(f"q{n}"), "t") for n in range(4)), lambda _: None)
+        assert engine.counts == RequestCounts(asked=4, sent=4, known=0, failed=0)
 
     asyncio.run(work())
     assert (len(told) >= 3) == is_told

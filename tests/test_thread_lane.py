@@ -52,6 +52,7 @@ class World:
         assert [await self.lane.advance(), await self.lane.advance()] == [True, True]
         await asyncio.to_thread(self.model.has_begun.wait, 20)
         assert self.turns.windows == 2
+        assert not await self.lane.advance(), "there is nothing to do until it answers"
 
     async def end(self) -> list[bytes]:
         """What is received when the model answers."""

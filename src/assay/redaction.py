@@ -391,11 +391,11 @@ def seal(value: T, name: str = "", *, texts: bool = False) -> T:
         if texts or "://" in sealed or not _is_usual(name):
             shown = redact(value, name, texts=texts)
             sealed = value if shown == value else Secret(sealed, shown)
-    elif isinstance(value, Mapping):
-        sealed = _seal_mapping(value, name, (texts and name not in _PROMPTS) or name in _ARGUMENTS)
-    elif isinstance(value, list | tuple):
+    elif type(value) is dict or isinstance(value, Mapping):
+        sealed = _seal_mapping(sealed, name, (texts and name not in _PROMPTS) or name in _ARGUMENTS)
+    elif type(value) is list or isinstance(value, tuple):
         name = name if name in _ADDRESSES or _hides_all(name) else ""
-        sealed = _list_of(value, [seal(inner, name, texts=texts) for inner in value])
+        sealed = _list_of(sealed, [seal(inner, name, texts=texts) for inner in sealed])
     elif type(value) is int and not _is_usual(name) and redact(value, name) == HIDDEN:
         sealed = SecretNumber(sealed)
     return cast("T", sealed)
@@ -405,8 +405,10 @@ def _seal_mapping(value: Mapping[str, Any], name: str, texts: bool) -> Mapping[s
     """A loop, since the files of thousands of tasks are read at once, and hardly any has a secret."""
     sealed: dict[str, Any] = {}
     for key, inner in value.items():
-        below = _name_below(name, str(key))
-        if type(inner) is str and not texts and "://" not in inner and _is_usual(below):
+        kind, below = type(inner), _name_below(name, str(key))
+        if kind in _NEVER_SECRET or (kind is int and _is_usual(below)):
+            continue
+        if kind is str and not texts and "://" not in inner and _is_usual(below):
             continue
         sealed_inner = seal(inner, below, texts=texts)
         if sealed_inner is not inner:

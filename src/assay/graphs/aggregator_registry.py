@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from assay.dialect import Dialect
-from assay.errors import ConfigError, Place, library_problem
+from assay.errors import Place
 from assay.graphs import aggregator_metrics as own
 from assay.graphs.aggregator_metrics import Collation, NumberEvidence
 from assay.graphs.spec import Record, Value
@@ -14,6 +14,7 @@ from assay.graphs.sygra_aggregators import sygra_aggregators
 from assay.graphs.sygra_classes import AggregatorMetric, MetricRegistry, UnitMetricResult, declare_aggregator_class
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import AdaptedMembers, Registry, RegistryWithOthers, subclass_of
+from assay.scoring.metric_binding import need_library
 from assay.signatures import accepted, dress
 from assay.statistics.aggregations import AGGREGATIONS, MEDIANS, Aggregation
 
@@ -65,9 +66,7 @@ def of_aggregation(name: str, aggregation: Aggregation) -> MakeCollation:
     reads = accepted(read, 1)
 
     def make(**params: UserValue) -> Collation:
-        problem = library_problem(aggregation.needs, f"aggregation {name!r}", Place(f"aggregator metric {name!r}"))
-        if problem is not None:
-            raise ConfigError([problem])
+        need_library(aggregation.needs, Place(f"aggregator metric {name!r}"), f"aggregation {name!r}")
         bound = aggregation.bound({key: value for key, value in params.items() if key not in reads.named})
 
         def summarize(values: Sequence[Value]) -> JSONDict:

@@ -317,18 +317,15 @@ class GraphFiles:
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
         report = self.reports[name] = processor.instance.process(data, options)
         if isinstance(processor.instance, MetricCollatorPostProcessor):
-            dialect = dialect_of(self.compat)
-            numbers = {
-                _of_report(key, name) if key in rows and not dialect.keeps_last_of_equal_results else key: row
-                for key, row in report_rows(report, len(self.records))
-            }
-            rows |= {key: row for key, (row, _, _) in numbers.items()}
-            for key, (_, aggregator, _) in numbers.items():
+            evidence = processor.instance.evidence() if data is self.records else {}
+            taken = () if dialect_of(self.compat).keeps_last_of_equal_results else {*rows}
+            for row, estimate, aggregator, number in report_rows(report, len(self.records)):
+                key = row._replace(metric=f"{name}.{row.metric}") if row in taken else row  # an earlier report has it
+                known = evidence.get(aggregator, {}).get(number)
+                rows[key] = estimate if known is None else self._with_error(estimate, known, estimated)
                 better = processor.instance.higher_is_better(aggregator)
                 if better is not None:
                     self.directions[key.metric] = better
-            if data is self.records:
-                rows |= self._with_errors(numbers, processor.instance.evidence(), estimated)
         return report
 
     def _report_name(self, kind: str) -> str:
@@ -336,22 +333,10 @@ class GraphFiles:
         count = sum(name.startswith(kind) for name in self.reports)
         return f"{kind}_{count + 1}" if count else kind
 
-    def _with_errors(
-        self,
-        rows: Mapping[ScoreKey, tuple[Estimate, str, str]],
-        evidence: Mapping[str, Mapping[str, CollatedValues]],
-        estimated: Estimator,
-    ) -> dict[ScoreKey, Estimate]:
-        """The rows whose numbers follow from the records in a known way, with their errors."""
-        estimates: dict[ScoreKey, Estimate] = {}
-        for key, (row, aggregator, number) in rows.items():
-            known = evidence.get(aggregator, {}).get(number)
-            if known is not None:
-                documents = [self._documents[record] for record in known.records]
-                again = estimated(known.aggregation, known.values, documents)
-                if math.isclose(again, row, rel_tol=1e-9, abs_tol=1e-12):  # else it is made of something else
-                    estimates[key] = again
-        return estimates
+    def _with_error(self, number: Estimate, known: CollatedValues, estimated: Estimator) -> Estimate:
+        """The number of a report with the error that follows from its records; as it is, where it is made of something else."""
+        again = estimated(known.aggregation, known.values, [self._documents[record] for record in known.records])
+        return again if math.isclose(again, number, rel_tol=1e-9, abs_tol=1e-12) else number
 
     def write_copies(self) -> None:
         """Put the records where `sink` wants them, too."""
@@ -391,16 +376,16 @@ class GraphFiles:
             self._part("records").unlink(missing_ok=True)
 
 
-def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, tuple[Estimate, str, str]]]:
+def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, Estimate, str, str]]:
     """The numbers of a report as rows, each with the names of its aggregator and of the number there."""
     results = report[0].get("results", {}) if isinstance(report, list) and report else {}
     numbers = {name: [key for key, value in each.items() if _is_number(value)] for name, each in results.items()}
     labels = row_labels(numbers)
     for name, values in results.items():
         if "error" in values:
-            yield ScoreKey(name, "none"), (Estimate(None, None, n, str(values["error"])), name, "error")
+            yield ScoreKey(name, "none"), Estimate(None, None, n, str(values["error"])), name, "error"
         for key in numbers[name]:
-            yield ScoreKey(labels[name, key], "none"), (Estimate(float(values[key]), None, n, REASON), name, key)
+            yield ScoreKey(labels[name, key], "none"), Estimate(float(values[key]), None, n, REASON), name, key
 
 
 def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
@@ -416,11 +401,6 @@ def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], st
         (name, key): name if name.endswith(f"-{key}") else f"{name}.{key}" for name in numbers for key in numbers[name]
     }
     return {(name, key): key if names.count(key) == 1 else label for (name, key), label in whole.items()}
-
-
-def _of_report(key: ScoreKey, report: str) -> ScoreKey:
-    """Return the key of a row whose name an earlier report has: with the name of its report before it."""
-    return key._replace(metric=f"{report}.{key.metric}")
 
 
 def _is_number(value: Value) -> bool:

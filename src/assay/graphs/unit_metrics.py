@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from assay.dialect import OURS, Dialect
-from assay.errors import ConfigError, Place, Problem, library_problem
+from assay.errors import Place
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_classes import MetricRegistry, UnitMetric, UnitMetricResult, as_mapping, declare_unit_class
 from assay.records import Failed, JSONDict, UserFunction, UserValue
 from assay.registry import AdaptedMembers, RegistryWithOthers, subclass_of
 from assay.scoring.declarations import RECORD, Metric, prepared
+from assay.scoring.metric_binding import refuse_unusable
 from assay.scoring.metrics.convention import read_call
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.metrics.structured import ALONE
@@ -315,7 +316,7 @@ def of_answers(name: str, metric: Metric) -> Metric | None:
     call = read_call(function)
 
     def prepare(*, key: str | None = "text", threshold: float = best, **params: UserValue) -> Compare:
-        _refuse_unusable(name, declared)
+        refuse_unusable(declared, f"unit metric {name!r}", Place(f"unit metric {name!r}"))
         score = _scoring(name, declared, params)
 
         def compare(golden: Value, predicted: Value) -> UnitMetricResult:
@@ -335,17 +336,6 @@ def of_answers(name: str, metric: Metric) -> Metric | None:
     own = replace(accepted(prepare), takes_any=False)
     unit = prepared(prepare, [own, call.takes], like=function)
     return replace(declared, functions={RECORD: unit})
-
-
-def _refuse_unusable(name: str, declared: Metric) -> None:
-    """Refuse a metric whose library is not installed, or that cannot work on this machine."""
-    place = Place(f"unit metric {name!r}")
-    problem = library_problem(declared.needs, str(place), place)
-    obstacle = declared.obstacle() if declared.obstacle is not None else None
-    if obstacle is not None:
-        problem = Problem(place, f"cannot work here: {obstacle[0]}", obstacle[1])
-    if problem is not None:
-        raise ConfigError([problem])
 
 
 def _scoring(name: str, declared: Metric, params: Record) -> Compare:

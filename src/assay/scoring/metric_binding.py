@@ -186,7 +186,7 @@ class MetricBinder:
             passes_all = self.dialect.aggregates_repeats_together
             return _Computation(_passed_through if passes_all else of_answers(pair))
         if self.output_type == GENERATE and named in METRICS.added:
-            self._check_means(named, declared, number)
+            refuse_unusable(declared, f"metric {named!r}", self.place(number, "metric"))
             call = self._call(declared.functions[GENERATE], kwargs, meaning, number)
             bound = self._called(call, kwargs, named, self._better(config, named, declared))
         else:
@@ -259,7 +259,7 @@ class MetricBinder:
 
     def _compute(self, name: str, declared: Metric, kwargs: YAMLMapping, number: int) -> Compute:
         function = declared.functions[self.output_type]
-        self._check_means(name, declared, number)
+        refuse_unusable(declared, f"metric {name!r}", self.place(number, "metric"))
         takes = accepted(function, 2 if self.output_type == GENERATE else 1)
         used = kwargs
         if self.output_type != GENERATE and self.dialect.ignores_kwargs_of_likelihoods:
@@ -277,14 +277,6 @@ class MetricBinder:
             except (TypeError, ValueError) as error:
                 raise self._problem(number, "metric", f"metric {name!r}: {error}", "correct its parameters") from None
         return partial(function, **used) if used else function
-
-    def _check_means(self, name: str, declared: Metric, number: int) -> None:
-        """Refuse a metric whose library is not installed, or that cannot work on this machine."""
-        _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
-        obstacle = declared.obstacle() if declared.obstacle is not None else None
-        if obstacle is not None:
-            what, fix = obstacle
-            raise self._problem(number, "metric", f"metric {name!r} cannot work here: {what}", fix)
 
     def _where(self, number: int, key: str = "metric") -> Callable[[str], Place]:
         return lambda each: self.place(number, each or key)
@@ -363,7 +355,7 @@ class MetricBinder:
             what = f"no aggregation named {aggregation_named!r}"
             raise self._problem(number, "aggregation", what, did_you_mean(str(aggregation_named), AGGREGATIONS.names()))
         aggregation = AGGREGATIONS[str(aggregation_named)]
-        _need(aggregation.needs, self.place(number, "aggregation"), f"aggregation {aggregation.name!r}")
+        need_library(aggregation.needs, self.place(number, "aggregation"), f"aggregation {aggregation.name!r}")
         return aggregation
 
     def _reductions(self, config: MetricConfig, number: int) -> MetricReductions:
@@ -434,10 +426,18 @@ def _distinct(metrics: list[BoundMetric]) -> list[BoundMetric]:
     ]  # fmt: skip
 
 
-def _need(module: str | None, place: Place, what: str) -> None:
+def need_library(module: str | None, place: Place, what: str) -> None:
     problem = library_problem(module, what, place)
     if problem is not None:
         raise ConfigError([problem])
+
+
+def refuse_unusable(declared: Metric, what: str, place: Place) -> None:
+    """Refuse a metric whose library is not installed, or that cannot work on this machine."""
+    need_library(declared.needs, place, what)
+    obstacle = declared.obstacle() if declared.obstacle is not None else None
+    if obstacle is not None:
+        raise ConfigError.at(place, f"{what} cannot work here: {obstacle[0]}", obstacle[1])
 
 
 def _never(result: Result) -> Never:  # noqa: ARG001
