@@ -317,7 +317,7 @@ FILTERS = _Filters(
     group="assay.filters",
     adopt=_adopted,
 )
-"""Functions of their parameters that return a step, with what is declared of them; or lm-eval's classes with `apply(resps, docs)`."""
+"""Functions of their parameters that return a step, with what they declare; or lm-eval's classes with `apply(resps, docs)`."""
 UNKNOWN = Filter(noop, keeps=None, reads=None, leaves=None)
 """What is known of a filter that is code of a user's."""
 
