@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import assay
 from assay import ConfigError, TaskManager
+from assay.config.task import FilterConfig, FilterStep
 from assay.models import Scripted
-from assay.scoring.filters import FILTERS
+from assay.scoring.filters import FILTERS, answers_left
 from assay.tasks.validate import validate
 from run_world import failed_in
 from small_runs import SAMPLED, filtered, generate, noting, run, says, write_task
@@ -343,3 +345,26 @@ def test_clean_text_is_unchanged(name: str, responses: list[str]) -> None:
 def test_a_step_takes_each_response_by_itself(responses: list[str], name: str) -> None:
     step = FILTERS[name]()
     assert step(responses, {}) == [step([response], {})[0] for response in responses]
+
+
+def test_what_a_users_filter_declares_is_checked_before_the_run(tmp_path: Path) -> None:
+    def first_word() -> Any:
+        return lambda responses, doc: [str(response).split()[0] for response in responses]
+
+    assay.filter("first_word_of_text", reads="text")(first_word)
+    assay.filter("first_word_alone", keeps="one")(first_word)
+    try:
+        choice = {"output_type": "multiple_choice", "doc_to_choice": ["a", "b"], "doc_to_text": "q", "doc_to_target": 0,
+                  "dataset_path": "json", "test_split": "test", "dataset_kwargs": {"data_files": {"test": "x.jsonl"}}}  # fmt: skip
+        (tmp_path / "x.jsonl").write_text('{"q": "q"}\n')
+        steps = [{"name": "f", "filter": [{"function": "first_word_of_text"}]}]
+        with pytest.raises(
+            ConfigError, match="'first_word_of_text' reads text, and the answers of multiple_choice are"
+        ):
+            assay.simple_evaluate(model="dummy", tasks=[{"task": "t", **choice, "filter_list": steps}])
+        declared = FilterConfig(name="f", filter=(FilterStep(function="first_word_alone"),))
+        assert answers_left(declared, 4) == 1
+        unknown = FilterConfig(name="f", filter=(FilterStep(function="first_word_of_text"),))
+        assert answers_left(unknown, 4) is None
+    finally:
+        del FILTERS["first_word_of_text"], FILTERS["first_word_alone"]

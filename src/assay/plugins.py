@@ -75,9 +75,24 @@ def metric(
     return register
 
 
-def filter(name: str) -> Callable[[T], T]:  # noqa: A001  # the field's word; used as assay.filter
-    """Register a function of its parameters that returns a step `(responses, doc) -> responses`, or lm-eval's class."""
-    return registry("filters").register(name)
+def filter(  # noqa: A001  # the field's word; used as assay.filter
+    name: str,
+    *,
+    keeps: Literal["one", "k", "all"] | None = None,
+    reads: Literal["text", "any"] | None = None,
+    leaves: Literal["text", "value"] | None = None,
+) -> Callable[[T], T]:
+    """Register a function of its parameters that returns a step `(responses, doc) -> responses`, or lm-eval's class.
+
+    What is declared is checked before the run: how many responses it keeps, what it reads, and what it leaves of text.
+    """
+    from assay.scoring.declarations import Filter
+
+    def register(function: T) -> T:
+        registry("filters").add(name, Filter(function, keeps, reads, leaves), source=function)
+        return function
+
+    return register
 
 
 def aggregation(name: str) -> Callable[[T], T]:

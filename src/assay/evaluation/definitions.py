@@ -15,7 +15,7 @@ from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConf
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups import Group
 from assay.runs.results import tasks_text
-from assay.scoring.filters import DEFAULT, FILTERS, text_step
+from assay.scoring.filters import DEFAULT, ENDS, FILTERS, text_step
 from assay.scoring.metrics.registry import DEFAULTS
 from assay.scoring.named import make_scorer
 from assay.scoring.results import GENERATE
@@ -167,8 +167,6 @@ def _some(names: Sequence[str]) -> str:
 
 
 R = TypeVar("R", FilterConfig, MetricConfig)
-ENDS = ("take_first", "take_first_k", "noop")
-"""Steps that decide how many answers are left, so that no `take_first` is added after them."""
 
 
 def parse_filter(written: str) -> FilterConfig:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.records import MetricValue, UserFunction, UserValue
+from assay.records import Answer, Document, MetricValue, UserFunction, UserValue
 from assay.signatures import Accepted, accepted, dress
 from assay.statistics.influence import Bounds
 
@@ -86,3 +86,7 @@ class Filter:
     """What responses it can read; log-likelihoods are no text."""
     leaves: Literal["text", "value"] | None = "text"
     """What it makes of text: other text, or values such as numbers and lists."""
+
+    def __call__(self, **params: UserValue) -> Callable[[list[Answer], Document], list[Answer]]:
+        """The step with these parameters."""
+        return self.function(**params)  # type: ignore[no-any-return]  # as a filter is defined

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from assay.records import Answer, AnyJSON
+from assay.scoring.declarations import Filter
 from assay.scoring.filters import INVALID, Step, each
 
 _PART = re.compile(r"""\.?([^.\[\]"'\s][^.\[\]"']*)|\[(-?\d+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
@@ -156,3 +157,6 @@ def _bare(text: str) -> str:
 def _grouped(text: str) -> bool:
     """Whether commas, if there are any, precede groups of three digits: 1,2 are two numbers."""
     return "," not in text or re.search(r"^\D*\d{1,3}(?:(?:\\?,)\d{3})+(?!\d)", text) is not None
+
+
+JSON_PATH, MATH = Filter(json_path, leaves="value"), Filter(math)

@@ -10,7 +10,7 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -18,7 +18,8 @@ from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, check_each, did_you_mean
 from assay.records import Answer, Document, Params, UserFunction, UserValue, plain
 from assay.registry import Registry, must_be_callable, refused
-from assay.signatures import AWAITED, accepted, typed_by_default
+from assay.scoring.declarations import Filter
+from assay.signatures import AWAITED, Accepted, accepted, typed_by_default
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
@@ -280,30 +281,50 @@ def think(*, start: str = "<think>", end: str = "</think>", begun: bool = False)
     return each(answer)
 
 
-FILTERS: Registry[Callable[..., Step], Step] = Registry(
+def _adopted(name: str, thing: UserValue) -> Filter:
+    """A filter, or a user's function or class as one, of which nothing is declared."""
+    if isinstance(thing, Filter):
+        must_be_callable(name, thing.function)
+        return thing
+    return Filter(must_be_callable(name, thing), keeps=None, reads=None, leaves=None)
+
+
+class _Filters(Registry[Filter, Step]):
+    def accepts(self, member: Filter | UserFunction) -> Accepted:
+        return accepted(member.function if isinstance(member, Filter) else member)
+
+
+FILTERS = _Filters(
     "filter",
     {
-        "noop": noop,
-        "take_first": take_first,
-        "take_first_k": take_first_k,
-        "majority_vote": majority_vote,
-        "remove_whitespace": remove_whitespace,
-        "lowercase": lowercase,
-        "uppercase": uppercase,
-        "map": map_values,
-        "regex": regex,
-        "regex_pos": regex_pos,
-        "multi_choice_regex": multi_choice_regex,
-        "format_span": format_span,
-        "choice": "assay.scoring.stated_choice:choice",
-        "think": think,
-        "json_path": "assay.scoring.extraction:json_path",
-        "math": "assay.scoring.extraction:math",
+        "noop": Filter(noop, reads="any"),
+        "take_first": Filter(take_first, keeps="one", reads="any"),
+        "take_first_k": Filter(take_first_k, keeps="k", reads="any"),
+        "majority_vote": Filter(majority_vote, keeps="one", reads="any"),
+        "remove_whitespace": Filter(remove_whitespace),
+        "lowercase": Filter(lowercase),
+        "uppercase": Filter(uppercase),
+        "map": Filter(map_values, leaves="value"),
+        "regex": Filter(regex),
+        "regex_pos": Filter(regex_pos, leaves="value"),
+        "multi_choice_regex": Filter(multi_choice_regex),
+        "format_span": Filter(format_span),
+        "choice": "assay.scoring.stated_choice:CHOICE_FILTER",
+        "think": Filter(think),
+        "json_path": "assay.scoring.extraction:JSON_PATH",
+        "math": "assay.scoring.extraction:MATH",
     },
     group="assay.filters",
-    adopt=must_be_callable,
+    adopt=_adopted,
 )
-"""Functions of their parameters that return a step; a class of a user has lm-eval's `apply(resps, docs)`."""
+"""Functions of their parameters that return a step, with what they declare; or lm-eval's classes with `apply(resps, docs)`."""
+UNKNOWN = Filter(noop, keeps=None, reads=None, leaves=None)
+"""What is known of a filter that is code of a user's."""
+
+
+def declared(step: FilterStep) -> Filter:
+    """What is known of a step before it is made."""
+    return FILTERS[step.function] if isinstance(step.function, str) and step.function in FILTERS else UNKNOWN
 
 
 # --- pipelines ------------------------------------------------------------------------------------------------------
@@ -385,24 +406,36 @@ def _check_lists(answers: Sequence[Answer], name: str) -> None:
 DEFAULT = FilterConfig(name="none", filter=(FilterStep(function="take_first"),))
 
 
-OF_ANY_ANSWER = ("noop", "take_first", "take_first_k", "majority_vote")
-"""The filters that do not read the answers, so that log-likelihoods will do."""
+ENDS = ("take_first", "take_first_k", "noop")
+"""Steps by which a filter says how many answers it leaves, so that no `take_first` is added after them."""
 
 
 def text_step(config: FilterConfig) -> str:
     """The first step that reads text, which log-likelihoods are not; empty where only user code may do so."""
-    steps = [step.function for step in config.filter if isinstance(step.function, str)]
-    return next(
-        (each for each in steps if each in FILTERS and each not in (*FILTERS.added, *OF_ANY_ANSWER)),
-        "",
-    )
+    return next((str(step.function) for step in config.filter if declared(step).reads == "text"), "")
 
 
 def leaves_text(config: FilterConfig) -> bool:
     """Whether what a filter leaves of text is text: no step makes values of it, nor may do so."""
-    return all(
-        step.function in FILTERS and step.function not in (*FILTERS.added, "map", "json_path") for step in config.filter
-    )
+    return all(declared(step).leaves == "text" for step in config.filter)
+
+
+def answers_left(config: FilterConfig, repeats: int) -> int | None:
+    """How many of a document's answers a filter leaves; None where only user code knows."""
+    for step in config.filter:
+        keeps, k = declared(step).keeps, step.kwargs.get("k")
+        if keeps == "one":
+            return 1
+        if keeps is None:
+            return None
+        if keeps == "k" and isinstance(k, int):
+            repeats = min(repeats, k)
+    return repeats
+
+
+def without_first(config: FilterConfig) -> FilterConfig:
+    """The filter, leaving all answers to a request and not the first one alone."""
+    return replace(config, filter=tuple(step for step in config.filter if step.function != "take_first"))
 
 
 def build_pipeline(
@@ -416,13 +449,14 @@ def build_pipeline(
 
 
 def _selection(config: FilterConfig) -> tuple[str, int] | None:
-    """The first step that takes the first repeats; None where one before it looks at all, or may do so."""
+    """The first step that keeps the first repeats and leaves the others out; None where one before it looks at all of them."""
     for step in config.filter:
+        keeps, k = declared(step).keeps, step.kwargs.get("k")
         if step.function == "take_first":
             return "take_first", 1
-        if step.function == "take_first_k" and isinstance(step.kwargs.get("k"), int):
-            return "take_first_k", int(str(step.kwargs["k"]))
-        if step.function == "majority_vote" or step.function not in FILTERS:
+        if keeps == "k" and isinstance(k, int):
+            return str(step.function), k
+        if keeps != "all":  # a vote, or code of a user's
             return None
     return None
 
@@ -449,8 +483,8 @@ def _step(
     if function not in FILTERS:
         fix = did_you_mean(function, [*FILTERS.names(), "custom", *more])
         raise ConfigError.at(at(""), f"no filter named {function!r}", fix)
-    if inspect.isclass(FILTERS[function]):
-        return None, _from_user(function, FILTERS[function], kwargs, at)
+    if inspect.isclass(FILTERS[function].function):
+        return None, _from_user(function, FILTERS[function].function, kwargs, at)
     return FILTERS.bind(function, kwargs, at), None
 
 

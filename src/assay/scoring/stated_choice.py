@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from assay.records import Answer, Document
+from assay.scoring.declarations import Filter
 from assay.scoring.filters import INVALID, Step, is_unfinished
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -472,3 +473,6 @@ def _without_lists(statements: list[_Statement]) -> list[_Statement]:
     listed = {each for each in statements if each.is_line and len(each.choices) > 1}
     inside = {each for each in statements if any(one.start <= each.start and each.end <= one.end for one in listed)}
     return [each for each in statements if each not in inside] or [*listed]
+
+
+CHOICE_FILTER = Filter(choice)

@@ -73,7 +73,7 @@ from assay.tasks.prompt_checks import (
     unaskable,
 )
 from assay.tasks.runnable import UNDER_TEST, Estimator, TaskFacts
-from assay.tasks.scoring import BYPASS, answers_left, known_rows, scoring
+from assay.tasks.scoring import BYPASS, known_answers, known_rows, scoring
 from assay.tasks.settings import Settings, generation_params, preserved_random
 from assay.tasks.task import Task, task_dialect
 from assay.tasks.task_methods import METHODS, takes_part, typed
@@ -237,7 +237,7 @@ class PreparedTask:
             scorers=[each for step in self.scoring.steps for each in (step.scorer, *members_of(step.scorer))],
             rows=known_rows(self.scoring),
             listed_rows=self.scoring.listed_rows,
-            answers=answers_left(self.scoring, self.config),
+            answers=known_answers(self.scoring, self.config),
             remarks=self._unscored_repeats(),
             copies=self._copies(),
         )

@@ -14,7 +14,7 @@ from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
 from assay.records import Function, UserValue
 from assay.samples.prompt import written_choices
 from assay.score_keys import ScoreKey, filter_name_problem, metric_name_problem
-from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text, text_step
+from assay.scoring.filters import DEFAULT, Pipeline, answers_left, build_pipeline, leaves_text, text_step, without_first
 from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import GuardedCall, ScoringLoop, ScoringStep, timed_call
 from assay.scoring.metric_binding import MetricBinder, bound_reductions
@@ -157,7 +157,7 @@ class _Making:
             self.problems.append(Problem(at(), what, "remove it, or let the model write: output_type: generate_until"))
             return None
         if not named_filters and self._scores_repeats:
-            entry = replace(entry, filter=_without_selection(entry.filter))
+            entry = without_first(entry)
         pipeline = collect(self.problems, build_pipeline, _with_choices(entry), at, self.helpers.filters())
         scorer = self.whole if processes else collect(self.problems, self._scorer, number, entry)
         places = _metric_placer(self.task, entry, number)
@@ -200,10 +200,6 @@ class _Making:
             return self.whole
         place = placer(self.task, "filter_list", number, "scorer")
         return with_reductions(make_scorer(entry.scorer, self.config, place()), entry.scorer, self.config, place)
-
-
-def _without_selection(steps: tuple[FilterStep, ...]) -> tuple[FilterStep, ...]:
-    return tuple(step for step in steps if step.function != "take_first")
 
 
 def with_reductions(scorer: Scorer, written: UserValue, config: TaskConfig, place: Callable[..., Place]) -> Scorer:
@@ -277,7 +273,7 @@ def known_rows(scored: ScoringLoop) -> frozenset[ScoreKey] | None:
     return frozenset(rows)
 
 
-def answers_left(scored: ScoringLoop, config: TaskConfig) -> dict[str, int]:
+def known_answers(scored: ScoringLoop, config: TaskConfig) -> dict[str, int]:
     """By filter how many answers to a document it leaves; without those of which only user code knows."""
     written = {entry.name: entry for entry in config.filter_list or ()}
     left: dict[str, int] = {}
@@ -285,23 +281,10 @@ def answers_left(scored: ScoringLoop, config: TaskConfig) -> dict[str, int]:
         pipeline = step.filter
         if not isinstance(pipeline, Pipeline):  # a class's own
             continue
-        count = answers_of(written[pipeline.name], config.repeats) if pipeline.name in written else config.repeats
+        count = answers_left(written[pipeline.name], config.repeats) if pipeline.name in written else config.repeats
         if pipeline.single or count is not None:
             left[pipeline.name] = 1 if pipeline.single or count is None else count
     return left
-
-
-def answers_of(entry: FilterConfig, repeats: int) -> int | None:
-    """How many of a document's answers a filter leaves; None where only user code knows."""
-    for step in entry.filter:
-        if not isinstance(step.function, str) or step.function == "custom" or step.function not in FILTERS:
-            return None
-        if step.function in ("take_first", "majority_vote"):
-            return 1
-        kept = step.kwargs.get("k")
-        if step.function == "take_first_k" and isinstance(kept, int):
-            repeats = min(repeats, kept)
-    return repeats
 
 
 def _unscored(config: TaskConfig, settings: Settings) -> Callable[[Any, list[Any]], Mapping[str, None]]:

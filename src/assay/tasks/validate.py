@@ -50,7 +50,7 @@ from assay.tasks.prompt_checks import (
     check_templates,
     unaskable,
 )
-from assay.tasks.scoring import answers_left, known_rows, scoring
+from assay.tasks.scoring import known_answers, known_rows, scoring
 from assay.tasks.settings import Settings
 from assay.tasks.stand_ins import Unloaded, UnloadedScorer, stand_in
 from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
@@ -205,7 +205,7 @@ def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
             loop = scoring(task, config, checks.settings, helpers)
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
-    return MemberAnswers(known_rows(loop), answers_left(loop, config), config.repeats)
+    return MemberAnswers(known_rows(loop), known_answers(loop, config), config.repeats)
 
 
 def is_own_class(checks: _Checks, written: Function | type) -> bool:
