@@ -1,9 +1,9 @@
-"""Counts the files of src/assay whose functions are called: for one multiple-choice document, and for a whole command.
+"""Counts what one document costs: the files, functions and calls of src/assay that one more adds to a run, in all threads.
 
 usage: python tools/trace_files.py
 
-A task of one document is run with the dummy model. "Sample to score" begins when the engine asks for the sample and ends when
-its scores are on the board; what is computed before that, as the trial sample of the checks, or is written later does not count.
+Tasks of five to eight documents are run with the dummy model, from the command to the written samples. What is called more often
+in every run than in the one before is the journey of a document; the steps of intervals, which differ from run to run, are not.
 """
 
 import contextlib
@@ -11,7 +11,11 @@ import io
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import threading
+from collections import Counter
+from functools import reduce
+from itertools import pairwise
+from operator import and_
 from pathlib import Path
 from types import FrameType
 
@@ -27,61 +31,46 @@ doc_to_text: "{{question}}"
 doc_to_choice: ["yes", "no"]
 doc_to_target: "{{answer}}"
 """
-ENGINE, PLANS, BOARD = "engine/", ("evaluation/", "tasks/"), "statistics/board.py"
+DOCUMENTS = (5, 6, 7, 8)
 
 
-class Trace:
-    """The files whose functions were called, and those between the first sample and its scores."""
-
-    def __init__(self) -> None:
-        self.files: set[str] = set()
-        self.document: set[str] = set()
-        self._state = "before"
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        file = frame.f_code.co_filename
-        if event != "call" or not file.startswith(PACKAGE) or frame.f_code.co_name == "<module>":
-            return
-        name = file.removeprefix(PACKAGE)
-        self.files.add(name)
-        caller = frame.f_back.f_code.co_filename.removeprefix(PACKAGE) if frame.f_back is not None else ""
-        if self._state == "before" and name.startswith(PLANS) and caller.startswith(ENGINE):
-            self._state = "within"
-        if self._state == "within":
-            self.document.add(name)
-            if name == BOARD and frame.f_code.co_name == "add":
-                self._state = "after"
-
-
-@contextlib.contextmanager
-def traced(trace: Callable[[FrameType, str, object], None]) -> Iterator[None]:
-    sys.setprofile(trace)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-
-
-def trace_run(folder: Path) -> Trace:
-    """Run the command for a task of one document."""
+def count_calls(folder: Path, documents: int) -> Counter[tuple[str, str]]:
+    """The calls of a command for so many documents, by file and function."""
+    folder.mkdir()
+    rows = [{"question": f"Is it {number}?", "answer": "yes"} for number in range(documents)]
     (folder / "one.yaml").write_text(TASK)
-    (folder / "one.jsonl").write_text(json.dumps({"question": "Is it?", "answer": "yes"}) + "\n")
-    trace = Trace()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), traced(trace):
-        from assay.cli import main
+    (folder / "one.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    calls: Counter[tuple[str, str]] = Counter()
 
+    def trace(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(PACKAGE) and code.co_name != "<module>":
+            calls[code.co_filename.removeprefix(PACKAGE), code.co_qualname] += 1
+
+    from assay.cli import main
+
+    command = ["run", "--tasks", "one", "--include_path", str(folder), "--model", "dummy", "-o", str(folder / "run")]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        threading.setprofile(trace)
+        sys.setprofile(trace)
         with contextlib.suppress(SystemExit):
-            main(
-                ["run", "--tasks", "one", "--include_path", str(folder), "--model", "dummy", "-o", str(folder / "run")]
-            )
-    return trace
+            main(command)
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]  # None ends it
+    return calls
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        trace = trace_run(Path(folder))
-    print(f"one document, sample to score: {len(trace.document)} files; whole command: {len(trace.files)} files")
-    print("  " + ", ".join(sorted(trace.document)))
+        count_calls(Path(folder) / "warm", DOCUMENTS[0])  # imports, and what is made once in a process
+        runs = [count_calls(Path(folder) / str(count), count) for count in DOCUMENTS]
+    steps = [more - fewer for fewer, more in pairwise(runs)]
+    added = reduce(and_, steps)  # of counters: the least of every function
+    files = {file for file, _ in added}
+    print(f"one document: {len(files)} files, {len(added)} functions, {added.total()} calls")
+    print(f"a command of {DOCUMENTS[0]}: {len({file for file, _ in runs[0]})} files, {runs[0].total()} calls")
+    for (file, function), count in sorted(added.items()):
+        print(f"  {file}: {function} {count}")
 
 
 if __name__ == "__main__":
