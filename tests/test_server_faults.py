@@ -316,10 +316,7 @@ class AskingScorer(GenerationScorer):
 
     def __init__(self, config: Any = None, role: str = "judge", role_config: Any = None) -> None:
         super().__init__(config)
-        self.role, self.role_config = role, role_config
-
-    def models(self) -> dict[str, Any]:
-        return {self.role: self.role_config}
+        self.role, self.model_roles = role, {role: role_config}
 
     def questions(self, result: Any) -> Sequence[Request]:
         return [Generate(f"{self.role}: {answer}", PLAIN, role=self.role) for answer in result.results]

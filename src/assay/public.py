@@ -162,7 +162,6 @@ if TYPE_CHECKING:
     from assay.config.run import RunConfig as RunConfig
     from assay.config.task import FilterConfig as FilterConfig
     from assay.config.task import FormatConfig as FormatConfig
-    from assay.config.task import MetricConfig as MetricConfig
     from assay.config.task import TaskConfig as TaskConfig
     from assay.errors import AssayError as AssayError
     from assay.errors import ConfigError as ConfigError
@@ -238,6 +237,7 @@ if TYPE_CHECKING:
     from assay.scoring.combined import EnsembleScorer as EnsembleScorer
     from assay.scoring.judges import LLMJudgeScorer as LLMJudgeScorer
     from assay.scoring.judges import RewardModelScorer as RewardModelScorer
+    from assay.scoring.metric_binding import MetricConfig as MetricConfig
     from assay.scoring.named import SCORER_REGISTRY as SCORER_REGISTRY
     from assay.scoring.named import register_scorer as register_scorer
     from assay.scoring.results import GenResult as GenResult

@@ -25,6 +25,7 @@ from assay.scoring.scores import (
     ScoreRules,
     by_name,
     check_scores,
+    describe,
     reduce_row,
     score_name,
 )
@@ -211,6 +212,8 @@ def add_value(step: ScoringStep, scores: ScoreDict, part: ScorePart, value: Metr
     if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
         value = by_name(value, name)
     if not isinstance(value, Mapping):
+        if not name:
+            raise TypeError(f"{describe(value)} was returned, and scores by name are wanted")
         add_rows(scores, {name: value}, name, step.dialect)
     elif not name:
         add_rows(scores, value, name, step.dialect)

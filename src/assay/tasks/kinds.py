@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from assay.config.kinds import KINDS, Definition, FileKind, kind_key
 from assay.errors import Place, Problem
-from assay.scoring.declarations import Metric
 from assay.scoring.helper_code import Helpers
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Settings
@@ -23,10 +22,6 @@ FindDotted = Callable[[str, str | None, Place], object]
 @runtime_checkable
 class TaskKind(FileKind, Protocol):
     """A kind of task that can be run. Its plans may ask in steps and end with an Outcome."""
-
-    def metric(self, name: str) -> Metric | None:
-        """Return the metric of this kind of task that has the name, as one that plain tasks can name."""
-        ...
 
     def prepare(self, task: Task, settings: Settings, helpers: Helpers, find: FindDefinition) -> Runnable:
         """Bind the task to its data and code; everything that can fail before the first request fails here."""
@@ -49,6 +44,6 @@ def kind_of(task: Task) -> TaskKind | None:
     kind = KINDS[key]
     if not isinstance(kind, TaskKind):
         raise TypeError(
-            f"the kind of task under {key!r} must have metric, prepare, prepare_scoring and check, got {kind!r:.60}"
+            f"the kind of task under {key!r} must have prepare, prepare_scoring and check, got {kind!r:.60}"
         )
     return kind

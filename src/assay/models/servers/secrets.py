@@ -47,7 +47,7 @@ def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]
         ends = [part.partition("=")[2] for part in parts]
         forms = [value, *(part for part in parts[1:] if len(part) >= 2 * LEAST), *ends, *map(unquote_plus, ends)]
         hidden |= {form for form in forms if len(form) >= LEAST}
-    return forms_of({text for text in hidden if len(text) >= LEAST} or hidden)
+    return forms_of(hidden)
 
 
 def refuse_malformed(arguments: YAMLMapping) -> None:
