@@ -10,7 +10,6 @@ import pytest
 from assay import ConfigError
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics.registry import METRICS
-from assay.statistics.aggregations import AGGREGATIONS
 from run_world import failed_in, rows_of, sample_rows
 from small_runs import choose, generate, noting, run, says, write_task
 
@@ -259,11 +258,3 @@ def test_values_that_a_task_computes_itself_are_not_taken_for_ours(tmp_path: Pat
     (tmp_path / "own.py").write_text("def values(doc, results):\n    return {'precision': float(results[0])}\n")
     yaml = "process_results: !function own.values\nmetric_list: [{metric: precision, aggregation: mean}]\n"
     assert row(generate(tmp_path, ["1", "2"], ["a", "a"], yaml)) == {"precision": 1.5}
-
-
-def test_what_a_metric_declares_agrees_with_its_aggregation() -> None:
-    """A metric of the whole corpus gives what its aggregation needs; one of answers gives numbers."""
-    for name, metric in METRICS.items():
-        aggregation = AGGREGATIONS[metric.aggregation] if metric.aggregation is not None else None
-        if name != "bypass":  # it gives nothing, and is aggregated to nothing
-            assert (metric.per == "corpus") == (aggregation is None or not aggregation.of_numbers), name

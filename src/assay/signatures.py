@@ -186,15 +186,6 @@ def can_take(function: UserFunction, count: int) -> bool:
     return not takes.lacking and {*takes.required} <= {*takes.positional[:count]}
 
 
-def give_parameters(
-    wrapper: UserFunction, *named: Mapping[str, inspect.Parameter], supplied: Sequence[str] = ()
-) -> None:
-    """Give a wrapper the signature of what it wraps: `supplied` by position, and the parameters that a file may set."""
-    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in supplied]
-    further = [each.replace(kind=each.KEYWORD_ONLY) for parameters in named for each in parameters.values()]
-    wrapper.__signature__ = Signature([*first, *further])  # type: ignore[attr-defined]
-
-
 def give_signature(stand_in: type, init: UserFunction) -> None:
     """Give what stands for a class the signature of its `__init__`."""
     with suppress(ValueError):  # it lacks `self`

@@ -6,7 +6,7 @@ declaration, of aggregations, is `statistics.aggregations.Aggregation`.
 A metric that compares an answer with its references, and one that looks at the choices of a document:
 
     Metric({"generate_until": token_f1}, bounds=SHARE)
-    Metric({"multiple_choice": brier_score}, "brier_score", higher_is_better=False, per="corpus")
+    Metric({"multiple_choice": brier_score}, "brier_score", higher_is_better=False)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +33,6 @@ class Metric:
     aggregation: str | None = "mean"
     """How the values of all documents become one number; None where the task must say it."""
     higher_is_better: bool = True
-    per: Literal["answer", "document", "corpus"] = "answer"
-    """What a value is of: one answer; all answers to a document, which the function is given in a list; or `corpus`, where the
-    value is no score yet but what the aggregation of all documents needs."""
     bounds: Bounds | None = None
     """The least and the greatest score of a document: intervals stay within them."""
     needs: str | None = None

@@ -34,7 +34,7 @@ from assay.scoring.workers import ScoreWorkers
 from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, timed
 
 
-class Filter(Protocol):
+class FilterPipeline(Protocol):
     """The part of a filter that the loop uses."""
 
     @property
@@ -99,7 +99,7 @@ class ScoringStep:
     `result` is given a document, the answers that this filter leaves, and those that every filter leaves.
     """
 
-    filter: Filter
+    filter: FilterPipeline
     result: Callable[[AnsweredSample, Answers, Sequence[Filtered]], StepInput]
     parts: Sequence[ScorePart]
     metrics: Sequence[BoundMetric] = ()

@@ -28,7 +28,7 @@ from assay.records import (
     Sample,
     UserValue,
 )
-from assay.scoring.loop import Filter, ScorePart, ScoringStep, Unfiltered, add_value, metric_parts, plan_rows
+from assay.scoring.loop import FilterPipeline, ScorePart, ScoringStep, Unfiltered, add_value, metric_parts, plan_rows
 from assay.scoring.metric_binding import bind_configured, bind_one
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
@@ -545,7 +545,7 @@ class Documents:
 
 
 def scorer_step(
-    scorer: Scorer, filter_: Filter, filters: Sequence[str], reading: ResultBuilder, task: str
+    scorer: Scorer, filter_: FilterPipeline, filters: Sequence[str], reading: ResultBuilder, task: str
 ) -> ScoringStep:
     """The step that a scorer's class describes. `filters` are the names of all filters of the task."""
     documents = Documents(filter_.name, filters, reading, task)

@@ -129,7 +129,7 @@ def _checked(  # the parameters of all these metrics
 
 
 def _choices(function: Callable[..., UserValue], aggregation: str, *, higher_is_better: bool = True) -> Metric:
-    return Metric({CHOICE: function}, aggregation, higher_is_better, gives=_checked, per="corpus")
+    return Metric({CHOICE: function}, aggregation, higher_is_better, gives=_checked)
 
 
 CONFIDENCE_METRICS: dict[str, Metric] = {
@@ -141,6 +141,6 @@ CONFIDENCE_METRICS: dict[str, Metric] = {
     "risk_coverage_area": _choices(odds, "risk_coverage_area", higher_is_better=False),
     "roc_auc": _choices(class_odds, "roc_auc"),
     "pr_auc": _choices(class_odds, "pr_auc"),
-    "kappa": Metric({CHOICE: chosen_place, GENERATE: labels_of_answer}, "kappa", gives=_checked, per="corpus"),
-    "spearman": Metric({CHOICE: chosen_place, GENERATE: numbers_of_answer}, "spearman", gives=_checked, per="corpus"),
+    "kappa": Metric({CHOICE: chosen_place, GENERATE: labels_of_answer}, "kappa", gives=_checked),
+    "spearman": Metric({CHOICE: chosen_place, GENERATE: numbers_of_answer}, "spearman", gives=_checked),
 }

@@ -169,7 +169,7 @@ def refuse_kind(function: UserFunction) -> None:
     """Refuse what returns no value when it is called: coroutines, generators, classes."""
     if is_async(function):
         raise Unfit(f"it {AWAITED[0]}", AWAITED[1])
-    if inspect.isgeneratorfunction(function) or getattr(function, "is_generator", False):
+    if inspect.isgeneratorfunction(function):
         raise Unfit("it yields, and a metric returns its value", "write `return` in place of `yield`")
     if inspect.isclass(function) and not getattr(function, "is_unknown", False):
         raise Unfit("it is a class", "name a function, or an object that can be called")

@@ -229,21 +229,21 @@ LM_EVAL_METRICS: dict[str, Metric] = {
     "acc": Metric({CHOICE: acc, LIKELIHOOD: greedy}, bounds=SHARE),
     "acc_norm": Metric({CHOICE: acc_norm}, bounds=SHARE),
     "acc_bytes": Metric({CHOICE: acc_bytes}, bounds=SHARE),
-    "acc_all": Metric({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all", per="corpus"),
+    "acc_all": Metric({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all"),
     "acc_mutual_info": Metric({CHOICE: acc_mutual_info}, bounds=SHARE),
     "exact_match": Metric({GENERATE: exact_match, CHOICE: choice_exact_match}, bounds=SHARE),
-    "brier_score": Metric({CHOICE: brier_score}, "brier_score", False, per="corpus"),
-    "likelihood": Metric({CHOICE: gold_and_likelihoods}, aggregation=None, per="corpus"),
-    "f1": Metric({CHOICE: gold_and_best}, "f1", needs="sklearn", per="corpus"),
-    "mcc": Metric({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn", per="corpus"),
+    "brier_score": Metric({CHOICE: brier_score}, "brier_score", False),
+    "likelihood": Metric({CHOICE: gold_and_likelihoods}, aggregation=None),
+    "f1": Metric({CHOICE: gold_and_best}, "f1", needs="sklearn"),
+    "mcc": Metric({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn"),
     "perplexity": Metric({LIKELIHOOD: value}, "perplexity", False),
-    "word_perplexity": Metric({ROLLING: per_word}, "weighted_perplexity", False, per="corpus"),
-    "byte_perplexity": Metric({ROLLING: per_byte}, "weighted_perplexity", False, per="corpus"),
-    "bits_per_byte": Metric({ROLLING: per_byte}, "bits_per_byte", False, per="corpus"),
-    "bleu": Metric({GENERATE: pair}, "bleu", needs="sacrebleu", per="corpus"),
-    "chrf": Metric({GENERATE: pair}, "chrf", needs="sacrebleu", per="corpus"),
-    "chrf++": Metric({GENERATE: pair}, "chrf++", needs="sacrebleu", per="corpus"),
-    "ter": Metric({GENERATE: pair}, "ter", False, needs="sacrebleu", per="corpus"),
+    "word_perplexity": Metric({ROLLING: per_word}, "weighted_perplexity", False),
+    "byte_perplexity": Metric({ROLLING: per_byte}, "weighted_perplexity", False),
+    "bits_per_byte": Metric({ROLLING: per_byte}, "bits_per_byte", False),
+    "bleu": Metric({GENERATE: pair}, "bleu", needs="sacrebleu"),
+    "chrf": Metric({GENERATE: pair}, "chrf", needs="sacrebleu"),
+    "chrf++": Metric({GENERATE: pair}, "chrf++", needs="sacrebleu"),
+    "ter": Metric({GENERATE: pair}, "ter", False, needs="sacrebleu"),
     "bypass": Metric({CHOICE: nothing, LIKELIHOOD: nothing, ROLLING: nothing, GENERATE: nothing}, "bypass"),
     # since lm-eval 0.5
     "exact_match_mc": Metric({CHOICE: choice_exact_match}, bounds=SHARE),
@@ -353,7 +353,7 @@ def _check(labels: UserValue) -> None:
 
 CLASS_METRICS: dict[str, Metric] = {
     **{
-        score: Metric({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name, per="corpus")
+        score: Metric({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name)
         for score in ("precision", "recall")
     },
     **{
@@ -361,13 +361,12 @@ CLASS_METRICS: dict[str, Metric] = {
             {CHOICE: _hits_of_choices(score), GENERATE: _hits_of_answers(score)},
             f"class_{score}",
             gives=_names(score),
-            per="corpus",
         )
         for score in SCORES
     },
     **{
         f"{average}_{score}": Metric(
-            {CHOICE: chosen_class, GENERATE: answered_class}, f"{average}_{score}", gives=_one_name, per="corpus"
+            {CHOICE: chosen_class, GENERATE: answered_class}, f"{average}_{score}", gives=_one_name
         )
         for average in AVERAGES
         for score in SCORES

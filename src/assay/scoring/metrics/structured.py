@@ -222,8 +222,8 @@ def _ranking(score: Callable[[Sequence[float], Sequence[float], int], float], de
 
 
 STRUCTURED_METRICS: dict[str, Metric] = {
-    "wer": Metric({GENERATE: _errors(True)}, "error_rate", False, per="corpus"),
-    "cer": Metric({GENERATE: _errors(False)}, "error_rate", False, per="corpus"),
+    "wer": Metric({GENERATE: _errors(True)}, "error_rate", False),
+    "cer": Metric({GENERATE: _errors(False)}, "error_rate", False),
     "json_schema": Metric({GENERATE: json_schema}, needs="jsonschema", bounds=(0.0, 1.0)),
     "ndcg": _ranking(ndcg, None),
     "mrr": _ranking(mrr, None),
