@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest, some
+from assay.extension_points import ExtensionPoint
 from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator, row_problems
 from assay.groups.group import Group, StandardGroup, TaskT, aggregator_problem
 from assay.groups.rows import REMEDY, MemberSelection, filters_asked, member_names
@@ -30,6 +31,28 @@ class MemberAnswers(NamedTuple):
     repeats: int = 1
 
 
+_IN_FILE = "set it on the group, `self.{name} = …` after `super().__init__(…)`, or write it in the file"
+GROUP_POINT = ExtensionPoint(
+    Group,
+    {
+        "compute_metrics": ("task_results",), "own_metrics": ("task_results",), "get_all_tasks": (), "get_subtasks": None,
+        "get_direct_children": (), "get_all_groups": (), "traverse": ("visitor",), "depth": (), "is_leaf": (),
+        "add_child": ("child",),
+    },
+    ("aggregator", "_aggregator"),
+    {
+        **{name: _IN_FILE.format(name=name) for name in ("metadata", "alias", "name", "config")},
+        "aggregate": "override compute_metrics, or write it in an Aggregator and set `self.aggregator`",
+    },
+)  # fmt: skip
+"""What users' classes of groups may define."""
+AGGREGATOR_POINT = ExtensionPoint(
+    Aggregator,
+    {"aggregate": ("group", "task_results"), "estimates": None, "check": None, "of_entry": None},
+    ("compute", "combine", "derived", "by_size", "strict", "config", "agg_metric_configs"),
+    {"compute_metrics": "override aggregate"},
+)
+"""What users' classes of aggregators may define."""
 Known = Mapping[str, MemberAnswers]
 """By name the tasks of which something is known before the run."""
 Fault = tuple[str, str, str]
@@ -47,6 +70,12 @@ def group_problems(group: Group[TaskT], resolve: Resolve, known: Known) -> list[
     wrong = aggregator_problem(group.name, own) if own is not None else None
     if wrong is not None:  # a user's class need not go through the setter
         return [*problems, wrong]
+    checked: list[tuple[object, ExtensionPoint]] = [(group, GROUP_POINT)]
+    if own is not None:
+        checked.append((own, AGGREGATOR_POINT))
+    for owner, point in checked:
+        about = f"class {type(owner).__name__!r}"
+        problems += [Problem(place_in(group, "type"), f"{about}: {what}", fix) for what, fix in point.problems(owner)]
     if isinstance(group.config.type, Function):  # a class that is not loaded may set any
         return problems
     if group.config.rules.missing == "error":

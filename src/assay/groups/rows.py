@@ -49,7 +49,8 @@ def rows(entry: AggMetricConfig, names: Sequence[str], known: Mapping[str, Membe
 
 def member_names(group: Group[TaskT], entry: AggMetricConfig) -> list[str]:
     """The members whose numbers count: the tasks below, or the direct members of the group."""
-    return group.child_names if entry.levels == "children" else [task.name for task in group.get_all_tasks()]
+    members = group.get_direct_children() if entry.levels == "children" else group.get_all_tasks()
+    return [member.name for member in members]
 
 
 def filters_asked(entry: AggMetricConfig, name: str = "") -> list[str]:

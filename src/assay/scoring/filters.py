@@ -496,6 +496,8 @@ def _named(function: UserValue) -> str:
 
 def _from_user(name: str, function: Any, kwargs: Params, at: Callable[[str], Place]) -> Batch:
     """A class with `apply(responses, docs)`, made with the parameters; a function of the two; or one that returns either."""
+    if not callable(function):  # an object of such a class
+        function = getattr(function, "apply", function)
     takes = typed_by_default(accepted(function, 0 if inspect.isclass(function) else 2))
     is_factory = bool(kwargs) and not inspect.isclass(function) and takes.lacking > 0
     problems = FILTERS.problems(name, accepted(function) if is_factory else takes, kwargs, at)

@@ -100,7 +100,9 @@ class MetricBinder:
             name, compute, declared.aggregation, declared.higher_is_better, MetricReductions(), bounds=declared.bounds
         )
 
-    def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> BoundMetric:
+    def _metric(self, config: MetricConfig | BoundMetric, number: int, *, processed: bool) -> BoundMetric:
+        if isinstance(config, BoundMetric):  # of filters that a user took from a task, and set on one
+            return config
         named = config.name if isinstance(config.name, str) else function_name(config.name)
         row = config.row if config.row is not None else named
         if config.row is not None and processed:
@@ -506,6 +508,8 @@ def bind_one(scorer: "Scorer", metric: MetricConfig) -> BoundMetric:
     """A metric that a scorer of the user's chooses itself, in its `get_metrics`."""
     output_type = scorer.config.output_type if scorer.config is not None else scorer.output_types[0]
     place = Place(f"get_metrics of scorer {scorer.name!r}")
+    if not isinstance(metric, MetricConfig):  # a user's class may return anything
+        raise ConfigError.at(place, f"it returned {metric!r:.60}", "return a list of `MetricConfig(name=…)`")
     binder = MetricBinder(output_type, lambda *_: place, NO_HELPERS)
     [bound] = binder.bind((resolve_functions(metric, _no_code),), processed=False)
     return bound

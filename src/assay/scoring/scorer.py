@@ -383,9 +383,14 @@ def row_bounds(row: str, step: ScoringStep) -> Bounds | None:
     return declared.get(row, declared.get(parent))
 
 
+def has_methods_set(scorer: Scorer) -> bool:
+    """Whether a user set a method on this object."""
+    return any(callable(value) and callable(getattr(type(scorer), name, None)) for name, value in vars(scorer).items())
+
+
 def scorer_identity(scorer: Scorer) -> str | None:
     """Everything its scores depend on beside the answers; None where that is unknown, as with methods set on this object."""
-    if any(callable(value) and callable(getattr(type(scorer), name, None)) for name, value in vars(scorer).items()):
+    if has_methods_set(scorer):
         return None
     return identity_of(type(scorer), Scorer, scorer.version, scorer._parameters)
 

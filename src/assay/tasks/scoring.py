@@ -19,7 +19,7 @@ from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import GuardedCall, ScoringLoop, ScoringStep, timed_call
 from assay.scoring.metric_binding import MetricBinder, bound_reductions
 from assay.scoring.metrics.registry import METRICS
-from assay.scoring.named import SCORERS, make_scorer
+from assay.scoring.named import SCORERS, make_scorer, returned_entries
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, ResultBuilder
 from assay.scoring.scorer import (
     MEMBERS,
@@ -39,7 +39,7 @@ from assay.scoring.scorer import (
 from assay.scoring.scores import BoundMetric
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task, task_dialect
-from assay.tasks.task_methods import own_task, step_with_methods, takes_part
+from assay.tasks.task_methods import own_task, refuse_unasked, step_with_methods, takes_part
 from assay.user_code import call_user_code
 
 BYPASS = "bypass"
@@ -66,11 +66,18 @@ def scoring(
     """
     process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
     dialect = task_dialect(task, settings.run.compat)
-    config = with_own_scorers(task, config, helpers)
+    steps_only = by_instances and takes_part(
+        task
+    )  # a method of the task runs this loop: it is not called from there again
+    own = task if steps_only else own_task(task, config, helpers)
+    if not by_instances:  # else a user may call what a run does not
+        refuse_unasked(task, own)
+    config = with_own_scorers(task, replace(config, **own.set_keys), helpers)
     whole, unmade = _whole_scorer(task, replace(config, process_results=process))
     with_reductions(whole, config.scorer, config, placer(task, "scorer"))
     whole.task_dialect = dialect
-    entries = config.filter_list or whole.default_filters() or (DEFAULT,)
+    of_scorer = returned_entries(whole, "default_filters", FilterConfig, placer(task, "scorer")())
+    entries = config.filter_list or of_scorer or (DEFAULT,)
     making = _Making(task, config, settings, helpers, whole, process is not None, dialect)
     making.problems += unmade
     numbered = _last_of_equal_names(entries) if dialect.keeps_last_of_equal_rows else enumerate(entries)
@@ -87,11 +94,7 @@ def scoring(
         _check_computed(task, config, bound_filters, processes=process is not None)
     check_rows(bound_filters, dialect)
     _check_filters(task, steps)
-    steps_only = by_instances and takes_part(
-        task
-    )  # a method of the task runs this loop: it is not called from there again
-    own = task if steps_only else own_task(task, config, helpers)
-    if own is None:
+    if not takes_part(own):
         guard: GuardedCall = call_user_code if _is_arithmetic(config.output_type, steps) else timed_call
         return ScoringLoop(steps, reading, call=guard)
     documents = [Documents(name, names, reading, task.name) for name in names]
@@ -168,7 +171,7 @@ class _Making:
         declared = (
             entry.metric_list or None,
             config.metric_list,
-            scorer.default_metrics() if scorer is not None else None,
+            collect(self.problems, self._default_metrics, scorer) if scorer is not None else None,
         )
         own = next((each for each in declared if each is not None), None)
         if self.settings.run.predict_only:
@@ -194,6 +197,9 @@ class _Making:
         """Whether all repeats are scored where no filter is named: lm-eval, and its `process_results`, see the first."""
         left_out = self.dialect.scores_first_repeat or self.processes or self.settings.run.predict_only
         return self.config.output_type == GENERATE and self.config.repeats > 1 and not left_out
+
+    def _default_metrics(self, scorer: Scorer) -> Sequence[MetricConfig] | None:
+        return returned_entries(scorer, "default_metrics", MetricConfig, placer(self.task, "scorer")())
 
     def _scorer(self, number: int, entry: FilterConfig) -> Scorer:
         if entry.scorer is None:

@@ -17,6 +17,7 @@ from assay.groups import Group, TagGroup
 from assay.groups.group import TaskT
 from assay.records import Function, MetricValue
 from assay.scoring.results import Instance, StepInput, sort_instances
+from assay.scoring.scorer import has_methods_set
 from assay.scoring.scores import BoundMetric
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Task:
         self._tags: list[str] = list(config.tag)
         self._instances: list[Instance] = []
         self._sample_scores: InstanceScores = {}
+        self._set: dict[str, Any] = {}
 
     @cached_property
     def _scoring(self) -> "InstanceScoring":
@@ -100,18 +102,38 @@ class Task:
 
         return InstanceScoring(self, self.helpers)
 
-    @cached_property
+    @property
+    def set_keys(self) -> Mapping[str, Any]:
+        """Keys of its configuration in whose place a user has set an attribute, or a method on the scorer."""
+        made = vars(self).get("_scoring")
+        return {**({"scorer": made.scorer} if made is not None and has_methods_set(made.scorer) else {}), **self._set}
+
+    @property
     def _scorer(self) -> "Scorer":
+        """Its scorer; one that is set takes the place of that of its configuration, also in runs."""
         return self._scoring.scorer
 
-    @cached_property
-    def _filters(self) -> "list[FilterConfig]":
-        """Its filters, each with metrics that can be called."""
+    @_scorer.setter
+    def _scorer(self, scorer: "Scorer") -> None:
+        self._set["scorer"] = scorer
+        vars(self).pop("_scoring", None)
+
+    @property
+    def _filters(self) -> "Sequence[FilterConfig]":
+        """Its filters, each with metrics that can be called; those that are set take their place, also in runs."""
         return self._scoring.filters
+
+    @_filters.setter
+    def _filters(self, filters: "Sequence[FilterConfig]") -> None:
+        self._set["filter_list"] = tuple(filters)
+        vars(self).pop("_scoring", None)
 
     def process_instances(self, instances: Sequence[Instance] | None = None) -> InstanceScores:
         """The scores of instances, which are those of the task where none are given. Filters are applied where they were not."""
         documents = self.sort_instances(list(instances or self._instances))
+        made = vars(self).get("_scoring")
+        if made is not None and has_methods_set(made.scorer):
+            self._scorer = made.scorer  # its methods are looked up where the loop is made
         processes = self.config.process_results is not None
         scores = self._process_with_custom_fn(documents) if processes else self._scoring.scores(documents)
         self._sample_scores = scores
