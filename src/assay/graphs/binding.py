@@ -144,7 +144,7 @@ class GraphBinder:
                 with suppress(ConfigError):  # reported where the node's metrics are checked
                     function = NodeMetrics.of(settings).apply
             if "unit_metrics_map" in settings and (judges := self._judges(settings)):
-                return JudgedNode(name, function, settings, asks=True, judges=judges)
+                return JudgedNode(name, function, settings, judges=judges)
             waits = is_async(function)
             own = str(getattr(function, "__module__", "")).startswith("assay.")
             threads = node.thread_safe and not waits and not own
@@ -244,9 +244,7 @@ class GraphBinder:
                 return UserNode(**shared) if isinstance(node, UserSpec) else nodes.LlmNode(**shared)
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
             [key] = output_keys(node.output_keys)[:1]
-            return AgentNode(
-                **shared, max_turns=node.max_turns, injected=injected, key=key, cost_of=self.models.settings.graphs.cost
-            )
+            return AgentNode(**shared, max_turns=node.max_turns, injected=injected, key=key)
         return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
     def _refuse_two_choices(self, name: str) -> None:
