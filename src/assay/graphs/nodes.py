@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from assay.config.braces import Braces
 from assay.graphs.history import HISTORY, ROLES, History, WantedCall
 from assay.graphs.spec import Record, Value
-from assay.graphs.tools import NodeTool, as_mapping
+from assay.graphs.tools import Tool, as_mapping
 from assay.graphs.walk import Asking, Graph, NodeFailed, State, Steps, Updates, Walk, run_calls, user_code_of
 from assay.records import (
     Call,
@@ -329,7 +329,7 @@ class LlmNode(GenerationNode):
 
     model: NodeModel
     post: Callable[[ModelReply, State], Any]
-    tools: Mapping[str, NodeTool] = field(default_factory=dict)
+    tools: Mapping[str, Tool] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
         state, messages = self.prepared(state)
