@@ -455,15 +455,18 @@ def test_models_whose_functions_or_methods_differ_are_not_resumed_as_each_other(
 
 def unasked(base: str, member: str, fix: str, *more: str, number: float | None = None) -> Seam:
     """A class beside a task or group with a member that nothing asks for; with a number, one that its own code reads."""
-    of = {"GenerateTask": "class", "StandardGroup": "type"}.get(base, "scorer")
+    of = {"GenerateTask": "class", "StandardGroup": "type", "MeanAggregator": "aggregation"}.get(base, "scorer")
+    is_group = of in ("type", "aggregation")
     code = f"from assay import *\n\nclass Own({base}):\n" + "".join(f"    {line}\n" for line in (member, *more))
     name = re.search(r"def (\w+)|(\w+) =", member)
     assert name is not None
-    text = "group: t\ntask: [a, b]\n" if of == "type" else "include: b.yaml\ntask: t\n"
+    text = "group: t\ntask: [a, b]\n" if is_group else "include: b.yaml\ntask: t\n"
+    key = f"{of}: !function own.Own"
+    key = f"aggregate_metric_list: [{{metric: exact_match, {key}}}]" if of == "aggregation" else key
     refused = Refused(["t.yaml:3:", f"{name[1] or name[2]} {'has no effect' if fix else 'belongs to assay'}", fix])
     by_hand = {"process_instances": None, "compute_metrics": None} if of != "scorer" else {}
     return Seam("a member that nothing asks for", f"{base}: {member}", refused if number is None else number, names("t"), name="t",
-                files={"t.yaml": f"{text}{of}: !function own.Own\n", "own.py": code}, row="own,none", of="group" if of == "type" else "task",
+                files={"t.yaml": f"{text}{key}\n", "own.py": code}, row="own,none", of="group" if is_group else "task",
                 others={**by_hand, "validate": None} if number is None else {})  # fmt: skip
 
 
@@ -488,6 +491,9 @@ UNASKED = [
     unasked("StandardGroup", "def aggregate(self, group, results): return {'own': 1.0}", "override compute_metrics"),
     unasked("StandardGroup", "metadata = {'version': 2}", "set it on the group"),
     unasked("StandardGroup", "def rows(self, members): return {}", ""),
+    unasked("MeanAggregator", "def agregate(self, group, results): return {'own': 1.0}", "did you mean 'aggregate'?"),
+    unasked("MeanAggregator", "def combin(self, members, weights): return 1.0", "did you mean 'combine'?"),
+    unasked("MeanAggregator", "def compute_metrics(self, results): return {'own': 1.0}", "override aggregate"),
     unasked("StandardGroup", "def compute_metric(self, results): return {'own': 0.75}", "",
             "def compute_metrics(self, results): return self.compute_metric(results)", number=0.75),
 ]  # fmt: skip

@@ -70,12 +70,17 @@ def group_problems(group: Group[TaskT], resolve: Resolve, known: Known) -> list[
     wrong = aggregator_problem(group.name, own) if own is not None else None
     if wrong is not None:  # a user's class need not go through the setter
         return [*problems, wrong]
-    checked: list[tuple[object, ExtensionPoint]] = [(group, GROUP_POINT)]
+    at = place_in(group, "type")
+    checked: list[tuple[object, ExtensionPoint, Place]] = [(group, GROUP_POINT, at)]
     if own is not None:
-        checked.append((own, AGGREGATOR_POINT))
-    for owner, point in checked:
+        checked.append((own, AGGREGATOR_POINT, at))
+    else:
+        checked += [
+            (made, AGGREGATOR_POINT, place(number, "aggregation")) for number, made in enumerate(aggregators) if made
+        ]
+    for owner, point, where in checked:
         about = f"class {type(owner).__name__!r}"
-        problems += [Problem(place_in(group, "type"), f"{about}: {what}", fix) for what, fix in point.problems(owner)]
+        problems += [Problem(where, f"{about}: {what}", fix) for what, fix in point.problems(owner)]
     if isinstance(group.config.type, Function):  # a class that is not loaded may set any
         return problems
     if group.config.rules.missing == "error":

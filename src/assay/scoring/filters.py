@@ -487,7 +487,11 @@ def _step(
         raise ConfigError.at(at(""), f"no filter named {function!r}", fix)
     if inspect.isclass(FILTERS[function].function):
         return None, _from_user(function, FILTERS[function].function, kwargs, at)
-    return FILTERS.bind(function, kwargs, at), None
+    step: UserValue = FILTERS.bind(function, kwargs, at)
+    if not callable(step):
+        what = f"filter {function!r} returned {step!r:.60}, which cannot be called"
+        raise ConfigError.at(at(""), what, "return a function (responses, doc) -> responses")
+    return step, None
 
 
 def _named(function: UserValue) -> str:

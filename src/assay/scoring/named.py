@@ -12,6 +12,7 @@ from assay.records import Params, UserFunction, UserValue
 from assay.registry import Registry, refused
 from assay.score_keys import metric_name_problem
 from assay.scoring.scorer import (
+    CONFIG,
     MEMBERS,
     CombinedScorer,
     GenerationScorer,
@@ -30,8 +31,6 @@ from assay.signatures import Accepted, Where, accepted
 from assay.statistics.aggregations import AGGREGATIONS
 
 S = TypeVar("S", bound=type[Scorer])
-CONFIG = ("task_config", "config")
-"""Parameters of a scorer that are its task's configuration, which no file gives."""
 
 
 def _adopted(name: str, scorer: UserValue) -> type[Scorer]:

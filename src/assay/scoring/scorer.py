@@ -72,6 +72,8 @@ else:
     ResultT = TypeVar("ResultT")
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+CONFIG = ("task_config", "config")
+"""Parameters of a scorer that are its task's configuration, which no file gives."""
 MEMBERS = "scorers"
 """The parameter of scorers that are made of others: a file names them."""
 HOOKS = (
@@ -396,11 +398,13 @@ def scorer_identity(scorer: Scorer) -> str | None:
 
 
 def first_parameter(kind: type) -> tuple[str | None, Sequence[str]]:
-    """The first parameter of a class by position, if it has one, and the names of all."""
+    """The first parameter of a class by position that may be the configuration, and the names of all."""
     parameters = read_signature(kind).parameters
-    by_name_only = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     first = next(iter(parameters.values()), None)
-    return first.name if first is not None and first.kind not in by_name_only else None, list(parameters)
+    if first is None or first.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+        return None, list(parameters)
+    takes_config = first.name in CONFIG or first.default in (None, first.empty)  # not `scale: float = 1.0`
+    return first.name if takes_config else None, list(parameters)
 
 
 # --- its metrics -----------------------------------------------------------------------------------------------------------

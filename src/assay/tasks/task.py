@@ -94,7 +94,6 @@ class Task:
         self._tags: list[str] = list(config.tag)
         self._instances: list[Instance] = []
         self._sample_scores: InstanceScores = {}
-        self._set: dict[str, Any] = {}
 
     @cached_property
     def _scoring(self) -> "InstanceScoring":
@@ -109,8 +108,16 @@ class Task:
         return {**({"scorer": made.scorer} if made is not None and has_methods_set(made.scorer) else {}), **self._set}
 
     @property
+    def _set(self) -> dict[str, Any]:
+        """What was set; `__init__` of a class as in seed 001 sets it before anything else."""
+        keys: dict[str, Any] = vars(self).setdefault("_set_keys", {})
+        return keys
+
+    @property
     def _scorer(self) -> "Scorer":
         """Its scorer; one that is set takes the place of that of its configuration, also in runs."""
+        if "scorer" in self._set:
+            return self._set["scorer"]  # type: ignore[no-any-return]  # what a user set
         return self._scoring.scorer
 
     @_scorer.setter
@@ -121,6 +128,8 @@ class Task:
     @property
     def _filters(self) -> "Sequence[FilterConfig]":
         """Its filters, each with metrics that can be called; those that are set take their place, also in runs."""
+        if "filter_list" in self._set:
+            return self._set["filter_list"]  # type: ignore[no-any-return]  # what a user set
         return self._scoring.filters
 
     @_filters.setter

@@ -41,7 +41,8 @@ def own_task(task: Task, config: TaskConfig, helpers: Helpers) -> Task:
             own.helpers = helpers  # its `__init__` may need them
             own.__init__(config)  # type: ignore[misc]  # as the class has it
             set_on_task = {name: each for name, each in vars(task).items() if name in METHODS}
-            vars(own).update(set_on_task, _set={**own._set, **task.set_keys})
+            vars(own).update(set_on_task)
+            own._set.update(task.set_keys)
     _refuse(own, at, TASK_POINT.uncallable(own))
     return own
 
