@@ -1,8 +1,10 @@
 """Responses kept across runs: never another model's, safe with several processes, and kept in order by a command."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import assay
 from assay.errors import AssayError
 from assay.models import Scripted
 from assay.records import Failed, Likelihood, Text, Usage
-from assay.runs.cache import Cache
+from assay.runs.cache import FILE, Cache
 from commands import Ended, Run
 from small_runs import SAMPLED, write_task
 
@@ -97,6 +99,32 @@ def test_failures_are_not_kept_and_what_was_paid_is_not_paid_again(tmp_path: Pat
     assert again.get(b"2") == Text("é", "stop", "hm", used)
     assert again.get(b"3") == Likelihood(-1.5, True, used)
     again.close()
+
+
+@pytest.mark.parametrize(
+    ("damaged", "warnings"),
+    [
+        (0, []),
+        (1, ["the cache held 1 damaged response: requested again"]),
+        (2, ["the cache held 2 damaged responses: requested again"]),
+    ],
+)
+def test_responses_that_were_damaged_are_counted_in_a_warning(
+    damaged: int, warnings: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = [b"1", b"2"]
+    cache = Cache(tmp_path)
+    cache.add("m", [(key, Text("a")) for key in keys])
+    cache.close()
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        connection.executemany(
+            "update responses set response = x'00' where key = ?", [(key,) for key in keys[:damaged]]
+        )
+        connection.commit()
+    again = Cache(tmp_path)
+    assert [again.get(key) for key in keys].count(None) == damaged
+    again.close()
+    assert [record.getMessage() for record in caplog.records] == warnings
 
 
 def test_several_processes_write_at_once(tmp_path: Path) -> None:
