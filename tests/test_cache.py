@@ -6,14 +6,16 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import assay
+from assay.engine.keys import Keys
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.records import Failed, Likelihood, Text, Usage
+from assay.models.protocol import Samples
+from assay.records import Failed, Generate, Likelihood, Text, Usage
 from assay.runs.cache import FILE, Cache
 from commands import Ended, Run
 from small_runs import SAMPLED, write_task
@@ -87,6 +89,32 @@ def test_repeats_come_back_as_different_as_they_were(tmp_path: Path) -> None:
     assert second.asked == 0
     assert [sample["resps"] for sample in one["samples"]["t"]] == [sample["resps"] for sample in two["samples"]["t"]]
     assert len(set(two["samples"]["t"][0]["resps"][0])) == 4
+
+
+@pytest.mark.parametrize(
+    ("params", "if_asked", "unless_greedy"),
+    [
+        ({}, False, False),  # a server is sent the temperature 0
+        ({"do_sample": False}, False, False),
+        ({"do_sample": False, "temperature": 1.0}, False, False),
+        ({"do_sample": True}, True, True),
+        ({"temperature": 0}, False, False),
+        ({"temperature": 0.0}, False, False),
+        ({"temperature": 0.5}, True, True),
+        ({"temperature": 1}, True, True),
+        ({"temperature": None}, False, True),  # nobody knows what the server does
+    ],
+)
+def test_repeats_of_a_request_are_other_questions_where_the_model_samples(
+    params: dict[str, object], if_asked: bool, unless_greedy: bool
+) -> None:
+    request = Generate("q", params)
+    sampled = {samples: Keys("m", samples).is_sampled(request) for samples in get_args(Samples)}
+    assert sampled == {"if asked": if_asked, "unless greedy": unless_greedy, "always": True}
+    keys = {
+        Keys("m").sampled_key(request._replace(repeat=repeat), sample) for repeat in (0, 1) for sample in (b"a", b"b")
+    }
+    assert len(keys) == 4
 
 
 def test_failures_are_not_kept_and_what_was_paid_is_not_paid_again(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from assay.errors import ConfigError
+from assay.records import FilterScores, Generate, Sample
 from assay.results import NO_RESULTS
 from assay.runs.folder import RunError, open_run
 from assay.runs.notes import NOTES, Notes, read_notes, write_notes
 from assay.runs.run import Run
+from assay.runs.samples import writer
+from assay.runs.samples.records import SampleRecord
 
 
 def test_a_run_whose_folder_is_removed_is_told_from_one_with_something_in_its_way(tmp_path: Path) -> None:
@@ -28,6 +31,27 @@ def test_a_run_whose_folder_is_removed_is_told_from_one_with_something_in_its_wa
         folder.finish(NO_RESULTS, {})
     with pytest.raises(IsADirectoryError), open_run(path, {}, {}, force=False):
         tmp_path.read_bytes()
+
+
+def test_a_run_that_is_interrupted_leaves_samples_of_the_tasks_that_had_ended_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "ROWS", 1)
+    path = tmp_path / "run"
+    sample = Sample(0, {"q": 0}, [Generate("p", {})], "x", "x")
+    record = SampleRecord(sample, [["a"]], [FilterScores("none", ["a"], {"m": 1.0})])
+    with pytest.raises(KeyboardInterrupt), open_run(path, {}, {}, force=False) as folder:
+        ended, begun = (folder.keeper(task, True, lambda number, doc_id: number) for task in ("ended", "begun"))
+        ended.add(record)
+        ended.end()
+        begun.add(record)
+        assert {file.name for file in path.rglob("*.part")} == {
+            "ended.parquet.part", "samples_ended.jsonl.whole.part", "begun.parquet.part", "samples_begun.jsonl.0.part",
+        }  # fmt: skip
+        raise KeyboardInterrupt
+    assert {file.name for file in path.rglob("*.part")} == {"ended.parquet.part"}
+    assert {"manifest.json", "responses.jsonl", "samples"} == {file.name for file in path.iterdir()}
+    assert Run.open(path).status == "interrupted"
 
 
 def test_a_run_has_the_name_of_its_folder_or_the_one_that_it_is_given(tmp_path: Path) -> None:
