@@ -166,6 +166,24 @@ def test_what_a_run_counts_is_of_its_results_and_while_it_is_in_progress_of_its_
     assert (run.scored, run.failed, run.cost, run.answered) == (0, 1, 0.25, 3)
 
 
+@pytest.mark.parametrize(
+    ("config", "noted", "model"),
+    [
+        ({"model": "hf", "model_args": {"dtype": "float32", "pretrained": "gpt2"}}, {}, "hf gpt2"),
+        ({"model": "openai", "model_args": {"model": "m", "path": "p"}}, {"name": "other"}, "openai m"),
+        ({"model": "embedded", "model_args": {"path": "p"}}, {}, "embedded p"),
+        ({"model": "mine"}, {}, "mine"),
+        ({}, {"name": "noted", "args": {"pretrained": "gpt2"}}, "noted gpt2"),
+        ({}, {}, "?"),
+    ],
+)
+def test_a_model_is_named_with_the_argument_that_identifies_it(
+    config: dict[str, object], noted: dict[str, object], model: str, tmp_path: Path
+) -> None:
+    run = Run.open(written(tmp_path / "run", {**RESULTS, "config": config}, status="complete", model=noted))
+    assert run.model == model
+
+
 def test_a_task_that_could_not_be_run_has_a_line_with_the_reason_while_the_others_are_in_progress(
     tmp_path: Path,
 ) -> None:
