@@ -88,16 +88,9 @@ class MetricBinder:
         What is wrong with any of them is raised together.
         """
         if configs is None:
-            return [] if processed else [self._default(name) for name in DEFAULTS[self.output_type]]
+            configs = () if processed else [MetricConfig(name=name) for name in DEFAULTS[self.output_type]]
         return _distinct(
             check_each(lambda entry: self._metric(entry[1], entry[0], processed=processed), enumerate(configs))
-        )
-
-    def _default(self, name: str) -> BoundMetric:
-        declared = METRICS[name]
-        compute = self._compute(name, declared, {}, 0)
-        return BoundMetric(
-            name, compute, declared.aggregation, declared.higher_is_better, MetricReductions(), bounds=declared.bounds
         )
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> BoundMetric:
@@ -460,7 +453,7 @@ def check_reference_order(metrics: Iterable[BoundMetric], results: Callable[[], 
                 what = f"metric {metric.name!r} gives {_shown(values[0])} for the references {result.references!r:.80}"
                 what += f" and the answer {result.answer!r:.40}, but {_shown(values[1])} for the same in reverse order"
                 fix = "name its parameter `reference`, and it is called for each of them; or compare with all of them"
-                problems[metric.place] = Problem(metric.place or Place(metric.name), what, fix)
+                problems[metric.place] = Problem(metric.place, what, fix)
                 break
     if problems:
         raise ConfigError(problems.values())
