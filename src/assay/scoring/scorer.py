@@ -683,7 +683,9 @@ def _combined_step(
         scores: ScoreDict = scorer.combine(rows, metrics, lambda: compute(arguments))
         return scores
 
-    own = own._replace(ask=combine) if scorer.asks else own._replace(compute=lambda given: replay(combine(given)))
+    own = own._replace(name="", ask=combine)  # it names all rows itself
+    if not scorer.asks:
+        own = own._replace(ask=None, compute=lambda arguments: replay(combine(arguments)))
     parts = [ScorePart("", own.place, (), compute), own]
     return replace(step, result=lambda *arguments: arguments, parts=parts, own_rows=own.rows)
 
