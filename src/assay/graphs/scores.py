@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
-from assay.graphs.collate import MetricCollatorPostProcessor, check_aggregators
+from assay.graphs.collate import MetricCollatorPostProcessor
 from assay.graphs.output import GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaSpec, Record, Value
@@ -62,13 +62,11 @@ def aggregator_problems(
     for at, each in enumerate(processors):
         if isinstance(each.instance, MetricCollatorPostProcessor):
             params = ("graph_post_process", at, "params")
-            problems += check_aggregators(
-                each.instance.aggregator_metrics_map,
+            problems += each.instance.problems(
                 None if each.takes_previous else columns,
                 file.place(*params),
                 partial(file.place, *params, "aggregator_metrics_map"),
-                dialect=settings.dialect,
-                field_names=each.instance.field_names,
+                settings.dialect,
             )
     return problems
 
