@@ -113,12 +113,8 @@ AGGREGATOR_METRICS: Registry[MakeCollation, Collation] = RegistryWithOthers(
 )
 
 
-def aggregator_class(name: str) -> type[AggregatorMetric]:
-    """The class of an aggregator metric, as SyGra's registry gives it."""
-    make: Any = AGGREGATOR_METRICS.find(name, Place(f"aggregator metric {name!r}"))
-    if hasattr(make, "sygra_class"):
-        kind: type[AggregatorMetric] = make.sygra_class
-        return kind
+def aggregator_class(name: str, make: MakeCollation) -> type[AggregatorMetric]:  # noqa: ARG001  # the shape of a stand-in
+    """The class that stands for an aggregator metric in SyGra's registry."""
 
     class DeclaredAggregator(AggregatorMetric):
         def __init__(self, **config: UserValue) -> None:

@@ -5,6 +5,7 @@ fails has an error in place of its number; the others keep theirs.
 """
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -144,17 +145,18 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
     def entries(self, dialect: Dialect) -> Iterator[AggregatorEntry]:
         """Yield what is written: an entry for every column. With `field_names`, and where one aggregator is over several columns,
         keys name the column, too."""
-        listed = [_columns_of(entry, dialect) for entry in self.aggregator_metrics_map]
-        columns_of: dict[str, set[str]] = {}
-        for written, columns in zip(self.aggregator_metrics_map, listed, strict=True):
+        mappings = [(n, entry) for n, entry in enumerate(self.aggregator_metrics_map) if isinstance(entry, Mapping)]
+        listed = [(number, written, _columns_of(written, dialect)) for number, written in mappings]
+        columns_of = defaultdict[str, set[str]](set)
+        for _, written, columns in listed:
             if not written.get("as"):
-                columns_of.setdefault(str(written.get("name")), set()).update(columns)
-        for number, (written, columns) in enumerate(zip(self.aggregator_metrics_map, listed, strict=True)):
+                columns_of[str(written.get("name"))].update(columns)
+        for number, written, columns in listed:
             name = str(written.get("name"))
             for column in columns:
                 # SyGra's first version called its columns *_result, and the second entry overwrote the first
                 overwrites = dialect.keeps_last_of_equal_results and column.endswith("_result")
-                is_shared = len(columns_of.get(name, ())) > 1 and not overwrites
+                is_shared = len(columns_of[name]) > 1 and not overwrites
                 if written.get("as") and len(columns) == 1:
                     key = str(written["as"])
                 else:
@@ -252,7 +254,9 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
 
 def _columns_of(written: Record, dialect: Dialect) -> list[str]:
     columns = written.get("unit_metrics_results") or ()
-    listed = [columns] if isinstance(columns, str) else list(map(str, columns))
+    listed = (
+        [columns] if isinstance(columns, str) else list(map(str, columns if isinstance(columns, list | tuple) else ()))
+    )
     return listed[:1] if dialect.aggregates_first_column_alone else listed
 
 

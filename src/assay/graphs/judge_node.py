@@ -10,11 +10,11 @@ from assay.graphs.sygra_classes import lost_result
 from assay.graphs.unit_metrics import JUDGED, judged
 from assay.graphs.walk import NodeFailed, State, Steps, Walk
 from assay.records import Generate, Request, UserValue
-from assay.scoring.declarations import Metric
+from assay.scoring.declarations import Metric, prepared
 from assay.scoring.judges import LLMJudgeScorer
 from assay.scoring.results import GenResult, Result
 from assay.scoring.scorer_models import Unscored
-from assay.signatures import accepted, dress
+from assay.signatures import accepted
 
 QUESTION = "question"
 
@@ -36,8 +36,8 @@ class JudgeMetric:
         return GenResult(doc, golden, _text(predicted), question=_text(state.get(self.key, "")))
 
 
-dress(JudgeMetric, JudgeMetric, [replace(accepted(JudgeMetric), takes_any=False), accepted(LLMJudgeScorer, 1)])
-LLM_JUDGE = Metric({JUDGED: JudgeMetric}, needs_golden=False)
+TAKES = [replace(accepted(JudgeMetric), takes_any=False), accepted(LLMJudgeScorer, 1)]
+LLM_JUDGE = Metric({JUDGED: prepared(JudgeMetric, TAKES, supplied=())}, needs_golden=False)
 
 
 def _text(value: Value) -> str:

@@ -276,12 +276,12 @@ class GraphFiles:
         form = self.form or ("json" if self.asked <= MANY else "jsonl")
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(self.created))
         self.name = f"{self.label}output_{stamp}.{form}"
-        self.records = SpilledRows((), self._part("records") if self.folder is not None else None)
+        self.records = SpilledRows((), self._part() if self.folder is not None else None)
 
-    def _part(self, name: str) -> Path:
+    def _part(self) -> Path:
         assert self.folder is not None
         self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder / f".{self.label}{name}.part"
+        return self.folder / f".{self.label}records.part"
 
     def add(self, kept: SampleRecord) -> None:
         """Write a record that did not fail."""
@@ -374,7 +374,7 @@ class GraphFiles:
         """Let go of what was put down."""
         self.records.close()
         if self.folder is not None:
-            self._part("records").unlink(missing_ok=True)
+            self._part().unlink(missing_ok=True)
 
 
 def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, Estimate, str, str]]:

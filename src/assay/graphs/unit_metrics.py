@@ -410,9 +410,6 @@ def bind(declared: Metric, dialect: Dialect = OURS, /, **params: UserValue) -> C
     """A unit metric with its parameters; the rules of the run are the one of them that is annotated as `Dialect`."""
     function: Any
     [function] = declared.functions.values()
-    if RECORD not in declared.functions:  # a judge, which its node asks
-        judge: Compare = function(**params)
-        return judge
     known = accepted(function).named
     rules = {name: dialect for name, each in known.items() if each.annotation is Dialect}
     bound: Compare = getattr(function, "prepared", partial(partial, function))(**params, **rules)
@@ -449,14 +446,8 @@ UNIT_METRICS = _UnitMetrics(
 )
 
 
-def unit_class(name: str) -> type[UnitMetric]:
-    """The class of a unit metric, as SyGra's registry gives it."""
-    declared = UNIT_METRICS.find(name, Place(f"unit metric {name!r}"))
-    function: Any
-    [function] = declared.functions.values()
-    if RECORD not in declared.functions or hasattr(function, "sygra_class"):
-        kind: type[UnitMetric] = getattr(function, "sygra_class", function)
-        return kind
+def unit_class(name: str, declared: Metric) -> type[UnitMetric]:
+    """The class that stands for a unit metric in SyGra's registry."""
 
     class DeclaredUnitMetric(UnitMetric):
         higher_is_better, bounds = declared.higher_is_better, declared.bounds
@@ -468,6 +459,7 @@ def unit_class(name: str) -> type[UnitMetric]:
         def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
             return measure(self._compare, name, golden, predicted)
 
+    [function] = declared.functions.values()
     return dress(DeclaredUnitMetric, function, [UNIT_METRICS.accepts(declared)])
 
 

@@ -246,7 +246,7 @@ def name_problems(named: Sequence[tuple[str, Place]], cannot: str, twice: str) -
             yield Problem(place, f"{cannot} {name!r}: {wrong[0]}", wrong[1])
         if name in seen:
             what = f"{twice} {name!r}: the other one is at {seen[name]}"
-            yield Problem(place, what, "give one of them another name with `as:`")
+            yield Problem(place, what, "give one another name with `as:`")
         seen.setdefault(name, place)
 
 
