@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from assay.dialect import Dialect
 from assay.errors import Place
@@ -73,6 +73,7 @@ def of_aggregation(name: str, aggregation: Aggregation) -> MakeCollation:
         collation = collate_values(name, partial(read, **of_reader), aggregation.bound(others))
         return replace(collation, numbers=None) if is_users else collation
 
+    make.sentence = aggregation.sentence  # type: ignore[attr-defined]  # for `assay ls`
     return dress(make, aggregation.function, [reads, AGGREGATIONS.accepts(aggregation)])
 
 
