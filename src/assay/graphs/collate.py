@@ -124,7 +124,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
     """The post-processor that makes the report. Its parameters are those of the YAML file.
 
     `unit_metrics_results` is the column of entries that name none. Of the metadata that `process` is given it looks at
-    `counts`, a Counts, and at `compat`, which names the dialect: with "sygra" the report is SyGra's.
+    `counts`, a RecordCounts, and at `compat`, which names the dialect: with "sygra" the report is SyGra's.
     """
 
     def __init__(
