@@ -70,7 +70,7 @@ def test_a_slip_in_what_a_plug_in_declares_is_refused_before_the_first_request(s
     world = world_of(tmp_path, {"own.py": f"import assay\n{plugin.format(name=name)}\n"})
     [task] = world.manager.load(["b"])["tasks"].values()
     spec = {**dict(task.fields), **json.loads(json.dumps(keys).replace("{name}", name))}
-    spec["dataset_kwargs"] = {"data_files": {"test": str(tmp_path / "b.jsonl")}}
+    spec |= {"task": "t", "dataset_kwargs": {"data_files": {"test": str(tmp_path / "b.jsonl")}}}
     with pytest.raises(AssayError, match=message):
         assay.simple_evaluate(
             world.model(), tasks=[{key: value for key, value in spec.items() if value is not None}],
