@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay import ConfigError, TaskManager
+from assay.catalog.functions import load_problem
 from assay.compat.modules import HelperCode
 from assay.records import Function
 from assay.tasks.validate import validate
@@ -127,3 +128,23 @@ def test_a_signature_that_parses_and_does_not_compile_is_no_bug_of_ours(manage: 
     task = a_task("t").split("output_type")[0] + NAMED.replace("backwards", "lowercase")
     listed = validate(manage({"t.yaml": task, "helpers.py": "def text(doc, doc): return doc\n"}))
     assert not [problem for problem in listed if "bug in assay" in problem.fix], listed
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("x = 1\nimport os.path\nfrom json import loads\n", ""),
+        ("from . import gone\nfrom .gone import x\n", ""),  # of a package, which is not known here
+        ("import beside\nfrom beside.deep import x\n", ""),
+        ("import supplied.deep\n", ""),
+        ("x = 1\nfrom gone.deep import y\n", "No module named 'gone' (pip install gone) (utils.py:2)"),
+        ("import os, gone\n", "No module named 'gone' (pip install gone) (utils.py:1)"),
+        ("def function():\n    import gone\n", ""),  # it may never be called
+        ("def (:\n", "SyntaxError"),
+    ],
+)
+def test_a_module_that_imports_what_is_not_there_is_known_by_its_text(code: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text(code)
+    (tmp_path / "beside.py").touch()
+    said = load_problem(tmp_path / "utils.py", lambda name: name == "supplied")
+    assert problem in said and bool(said) is bool(problem)
