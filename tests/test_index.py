@@ -14,7 +14,8 @@ import pytest
 
 import assay
 from assay import ConfigError, TaskManager
-from assay.catalog.cache import stamp_files
+from assay.catalog import cache as caching
+from assay.catalog.cache import read_cached, stamp_files, write_cached
 from assay.catalog.catalog import Catalog
 from assay.catalog.roots import broken_plugins, installed_folders
 from assay.tasks.validate import validate
@@ -146,6 +147,36 @@ def test_a_damaged_cache_is_only_built_again(damage: bytes | None, write: Write,
     file.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
     assert names(folder) == ["a", "b", "x"]
     assert file.read_bytes() == whole
+
+
+def test_files_of_the_cache_that_were_not_used_for_long_and_the_oldest_of_too_many_are_removed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def age(name: str, days: float) -> None:
+        os.utime(cache / "catalog" / name, (time.time() - days * DAY,) * 2)
+
+    def left() -> set[str]:
+        return {file.name for file in (cache / "catalog").iterdir()}
+
+    write_cached("a", b"content", "stamp")
+    assert (read_cached("a", "stamp"), read_cached("a", "other"), read_cached("b")) == (b"content", None, None)
+    write_cached("b", b"")
+    write_cached("c", b"")
+    for name, days in (("a", 31), ("b", 31), ("c", 29)):
+        age(name, days)
+    assert read_cached("a", "stamp") == b"content"
+    write_cached("d", b"")
+    assert left() == {"a", "c", "d"}, "b was not used for 30 days, and a just now"
+    age("a", 0.5)
+    before = (cache / "catalog/a").stat().st_mtime
+    read_cached("a", "stamp")
+    assert (cache / "catalog/a").stat().st_mtime == before, "it is written once a day at most"
+    monkeypatch.setattr(caching, "MOST_FILES", 3)
+    write_cached("e", b"")
+    assert left() == {"a", "d", "e"}, "c is the oldest of four"
+    monkeypatch.setattr(caching, "MOST_BYTES", 1)
+    write_cached("f", b"")
+    assert left() == {"f"}, "the newest is kept, whatever its size"
 
 
 def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(
