@@ -16,9 +16,8 @@ from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
 from assay.groups.group import TaskT
 from assay.records import Function, MetricValue
-from assay.scoring.results import Instance, StepInput, sort_instances
+from assay.scoring.results import HookInput, Instance, StepInput, sort_instances
 from assay.scoring.scorer import has_methods_set
-from assay.scoring.scores import BoundMetric
 
 if TYPE_CHECKING:
     from assay.config.task import FilterConfig
@@ -145,7 +144,7 @@ class Task:
         self._set["filter_list"] = tuple(filters)
         vars(self).pop("_scoring", None)
 
-    def process_instances(self, instances: Sequence[Instance] | None = None) -> InstanceScores:
+    def process_instances(self, instances: HookInput = None) -> InstanceScores:
         """The scores of instances, which are those of the task where none are given. Filters are applied where they were not."""
         documents = self.sort_instances(list(instances or self._instances))
         made = vars(self).get("_scoring")
@@ -160,13 +159,13 @@ class Task:
         """One number for each metric and filter: by the metric's own aggregation, the mean where it has none."""
         return self._scoring.aggregated(self._sample_scores if sample_scores is None else sample_scores)
 
-    def _process_with_custom_fn(self, instances_by_doc: Mapping[int, Sequence[Instance]]) -> InstanceScores:
+    def _process_with_custom_fn(self, instances_by_doc: HookInput) -> InstanceScores:
         return self._scoring.scores(instances_by_doc)
 
-    def _create_result(self, instances: Sequence[Instance], filter_name: str) -> StepInput:
+    def _create_result(self, instances: HookInput, filter_name: str) -> StepInput:
         return self._scorer._create_result(instances, filter_name)
 
-    def _compute_metric(self, result: StepInput, metric: BoundMetric) -> MetricValue:
+    def _compute_metric(self, result: StepInput, metric: HookInput) -> MetricValue:
         return self._scorer._compute_metric(result, metric)
 
     @classmethod
