@@ -104,6 +104,33 @@ class Scaled(GenerationScorer):
     assert results["u"]["declared_scale,none"] == 0.5
 
 
+FILES: dict[str, tuple[dict[str, str], str]] = {
+    "an option of the reader": (
+        {"t.yaml": "include: b.yaml\ntask: t\ndataset_kwargs: {data_files: {test: b.jsonl}, encodng: utf-8}\n"},
+        "t.yaml:3:.*dataset_kwargs has no key 'encodng' — did you mean 'encoding'"),
+    "a recipe without a class": (
+        {"t.yaml": "include: b.yaml\ntask: t\nrecipe: card=x\n"}, "t.yaml:3:1: a recipe is read by a class"),
+    "a metric without a right answer": (
+        {"t.yaml": "task: t\ndataset_path: json\ndataset_kwargs: {data_files: {test: b.jsonl}}\ntest_split: test\ndoc_to_text: q\n"
+                   "metric_list: [{metric: exact_match}]\n"}, "t.yaml:6:.*'exact_match' compares with the right answer.*add `doc_to_target:`"),
+    "a reduction of a scorer without scores": (
+        {"t.yaml": "include: b.yaml\ntask: t\nscorer: {type: first_token, reduction: max}\n"},
+        "t.yaml:3:.*has no scores of its own.*write `reduction` beside a metric"),
+    "a member that a group's filter leaves out": (
+        {"t.yaml": "group: t\ntask: [a, b]\naggregate_metric_list: [{metric: exact_match}]\ngroup_filter: {exclude: [c]}\n"},
+        "t.yaml:4:.*no member named 'c'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("slip", FILES)
+def test_a_key_of_a_file_that_would_have_no_effect_is_refused(slip: str, tmp_path: Path) -> None:
+    files, message = FILES[slip]
+    world = world_of(tmp_path, files)
+    with pytest.raises(AssayError, match=message):
+        assay.simple_evaluate(world.model(), tasks=["t"], **world.options)
+    assert not world.asked
+
+
 class NoModel:
     name, identity, can = "none", "none", assay.Can()
 

@@ -219,7 +219,7 @@ assert_type(assay.plot([run, "runs/second"]), assay.Picture)
 assert_type(run.report("report.html"), Path)
 assert_type(run.rows("sums")[assay.ScoreKey("acc", "none")].estimate.value, float | None)
 value: float = assay.simple_evaluate("embedded", tasks="first_steps_sums")["results"]["first_steps_sums"]["acc,none"]
-assay.run("embedded", limt=10)  # type: ignore[arg-type]
+assay.run("embedded", limt=10)  # type: ignore[call-arg]
 run.plot("pie")  # type: ignore[arg-type]
 """
 

@@ -83,9 +83,20 @@ def group_problems(group: Group[TaskT], resolve: Resolve, known: Known) -> list[
         problems += [Problem(where, f"{about}: {what}", fix) for what, fix in point.problems(owner)]
     if isinstance(group.config.type, Function):  # a class that is not loaded may set any
         return problems
+    problems += _unknown_members(group)
     if group.config.rules.missing == "error":
         problems += lacking(group, aggregators.__getitem__ if own is None else own.of_entry, known)
     return problems if own is not None else [*problems, *row_problems(config, place)]
+
+
+def _unknown_members(group: Group[TaskT]) -> Iterator[Problem]:
+    """The names in `only` and `exclude` of its filter that no member has; a glob may match none."""
+    if check_filter(group.config.group_filter) is not None:
+        return
+    members = list(dict.fromkeys([*group.child_names, *(task.name for task in group.get_all_tasks())]))
+    for name in MemberSelection.of(group.config).unknown(members):
+        what = f"group_filter: no member named {name!r}"
+        yield Problem(place_in(group, "group_filter"), what, did_you_mean(name, members))
 
 
 def ready_group(group: Group[TaskT], resolve: Resolve) -> None:

@@ -143,6 +143,9 @@ class StepBuilder:
             raise ConfigError.at(place_in(self.task, *path), what, fix) from None
         if isinstance(written, ScorerConfig) and written.reduction is not None:
             place = place_in(self.task, *path, "reduction")
+            if own_rows(scorer) == ():
+                what = f"scorer {scorer.name!r} has no scores of its own, which could be reduced"
+                raise ConfigError.at(place, what, "write `reduction` beside a metric")
             scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place)
         scorer.task_dialect = self.dialect
         return scorer
