@@ -18,7 +18,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from assay.cli.flags import add_option
 from assay.cli.output import echo_columns, echo_json, terminal_width
 from assay.config.folders import CACHE_VARIABLE, cache_folder
 from assay.errors import AssayError, SelfExplanatory, installing
@@ -58,14 +57,6 @@ class Diagnosis:
     state: str
     text: str
     fix: str = ""
-
-
-def define_doctor(parser: argparse.ArgumentParser) -> None:
-    add_option(parser, "model", help="a model behind a server to greet: openai-chat, local-completions …")
-    add_option(parser, "model_args", help="its arguments: model=NAME,base_url=URL")
-    parser.add_argument("--runs_dir", metavar="DIR", help="the folder of runs to check (default: as for `assay run`)")
-    parser.add_argument("--format", choices=["table", "json"], default="table", help="for a person or a program")
-    parser.set_defaults(run=run_doctor)
 
 
 def run_doctor(options: argparse.Namespace) -> int:

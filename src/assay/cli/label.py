@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay.cli.flags import add_table_options, labeller_name, parse_count
+from assay.cli.flags import labeller_name
 from assay.cli.output import counted, echo, echo_err, echo_table, echo_wrapped
 from assay.comparison.judge_card import judge_card
 from assay.comparison.labelling import (
@@ -30,36 +30,6 @@ from assay.report.report_table import (
 from assay.report.write import card_table
 from assay.runs.run import Run
 from assay.runs.storage import shown_path
-
-
-def define_label(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
-    add("-n", type=parse_count, default=100, metavar="N", help="number of documents of each task to label, with those that have"
-        " labels (100); 0 for all; they are chosen at random")  # fmt: skip
-    add("--output_path", "-o", metavar="FILE", help="the table to fill in (default: labels.csv here)")
-    add(
-        "--import",
-        dest="filled",
-        metavar="FILE",
-        help="read the filled table, and correct the judge's numbers by its labels",
-    )
-    add("--card", action="store_true", help="print how well the judge agrees with the labels, and with itself")
-    add("--task", "-t", action="append", default=[], metavar="NAME", help="only this task; repeatable")
-    add("--metric", metavar="NAME", help="the row that people check (default: that of the judge)")
-    add(
-        "--show_scores",
-        action="store_true",
-        help="write the judge's scores into the table (default: people label blindly)",
-    )
-    add(
-        "--labeller",
-        metavar="NAME",
-        help="who labels: the labels of several people are kept apart (default: your login name)",
-    )
-    add("--seed", type=int, default=0, metavar="N", help="another random choice (0)")
-    add_table_options(parser)
-    parser.set_defaults(run=run_label)
 
 
 def run_label(options: argparse.Namespace) -> int:

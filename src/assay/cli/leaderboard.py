@@ -4,7 +4,6 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from assay.cli.flags import add_table_options
 from assay.cli.output import echo, echo_err, echo_json, echo_table
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.config.record_json import json_values
@@ -45,28 +44,6 @@ RATING = (
     "reason",
 )
 """The keys of a rating in JSON, in the order that people read them."""
-
-
-def define_leaderboard(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="folders of runs, or of scorings (RUN/scored/001), one for each model")
-    add("--tasks", "-t", nargs="+", default=[], metavar="NAME", help="only these: names, globs, groups")
-    add("--metrics", nargs="+", default=[], metavar="NAME", help="rank by these, besides pairwise verdicts (default: the first"
-        " metric of every task or group that is in no other; none where there are verdicts)")  # fmt: skip
-    add("--name", action="append", default=[], metavar="OLD=NEW", help="another name for a run or a baseline; a baseline that is"
-        " also a run gets its name; repeatable")  # fmt: skip
-    add(
-        "--level",
-        type=float,
-        default=0.95,
-        metavar="P",
-        help="confidence of intervals, and of all ranks together (0.95)",
-    )
-    add("--allow_different_prompts", action="store_true", help="rank runs whose prompts differ, too")
-    add_table_options(parser, "json", "csv")
-    add("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    add("--csv", action="store_const", const="csv", dest="format", help="the same as --format csv")
-    parser.set_defaults(run=run_leaderboard)
 
 
 def run_leaderboard(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from assay.cli.flags import add_catalog_options, add_table_options, task_manager
+from assay.cli.flags import task_manager
 from assay.cli.output import echo, echo_err, echo_json, echo_table, echo_wrapped
 from assay.comparison.planning import Aim, Planned, may_be_rate, planned_from_runs, planned_from_tasks, unknown_task
 from assay.errors import ConfigError, Place, Problem, did_you_mean, grouped, some
@@ -36,42 +36,6 @@ SIZE = re.compile(r"(\d+\.?\d*|\.\d+)(pp)?")
 MOST = 0.5
 """A larger difference without a unit is refused as a likely mistake: shares are between 0 and 1."""
 OWN_UNITS = ("bits_per_byte", "bleu", "chrf", "chrf++", "ter", "wer", "cer", "kappa", "spearman", "edit_distance")
-
-
-def define_plan(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "tasks",
-        nargs="*",
-        metavar="TASK",
-        help="tasks and groups (default with --baseline: those of the run)",
-    )
-    add(
-        "--mde",
-        required=True,
-        metavar="SIZE",
-        help="the difference to detect: 1pp, or in the metric's units 0.05",
-    )
-    add(
-        "--baseline",
-        nargs="+",
-        metavar="RUN",
-        help="a run to take the variance from; or two, to take that of their differences",
-    )
-    add("--metric", metavar="NAME", help="the metric (default: the first of each task)")
-    add("--power", type=float, default=0.8, metavar="P", help="probability of detecting it (0.8)")
-    add("--alpha", type=float, default=0.05, metavar="P", help="probability of a false detection (0.05)")
-    add("--repeats", type=int, default=1, metavar="N", help="how many times each request is sent (1)")
-    add("--correlation", type=float, default=0.5, metavar="R", help="between two models' scores on the same documents, if there"
-        " is no second run (0.5)")  # fmt: skip
-    add(
-        "--half_width",
-        metavar="SIZE",
-        help="with --baseline: the wanted half-width of an interval (default: that of --mde)",
-    )
-    add_table_options(parser, "json")
-    add_catalog_options(parser)
-    parser.set_defaults(run=run_plan)
 
 
 def run_plan(options: argparse.Namespace) -> int:

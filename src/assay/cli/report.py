@@ -6,31 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from assay.cli.flags import parse_count
 from assay.cli.output import echo, echo_err
-from assay.report.write import FILE_TYPES, format_of_file, report_text, write_report
+from assay.report.write import format_of_file, report_text, write_report
 from assay.runs.extensions import ReportOptions
 from assay.runs.folder import RunError
 
 T = TypeVar("T")
-
-
-def define_report(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="folders of runs; each is compared with the first")
-    add(
-        "--output_path",
-        "-o",
-        metavar="FILE",
-        help="where to write (default: report.html, other formats to the terminal)",
-    )
-    add("--format", choices=list(FILE_TYPES), help="default: by the suffix of the file, else html")
-    add("--samples", type=parse_count, default=2, metavar="N", help="the worst samples of each of the worst tasks (2)")
-    add("--tasks", type=parse_count, default=5, metavar="N", help="number of those tasks (5)")
-    add("--slice", action="append", default=[], metavar="COLUMN", help="results by this column of the documents; repeatable"
-        " (default: columns with few values)")  # fmt: skip
-    add("--allow_different_prompts", action="store_true", help="compare runs whose prompts differ")
-    parser.set_defaults(run=run_report)
 
 
 def run_report(options: argparse.Namespace) -> int:

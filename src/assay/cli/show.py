@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from assay.catalog.functions import functions_in
-from assay.cli.flags import add_catalog_options, add_option, task_manager
+from assay.cli.flags import task_manager
 from assay.cli.graph_picture import drawn, mermaid
 from assay.cli.output import counted, echo, echo_columns, echo_err, echo_json, echo_wrapped, plain
 from assay.config.fields import Fields
@@ -34,17 +34,6 @@ WIDTH = 72
 SHOWN, COUNTED = 1, 25
 """Documents of a task that are printed, and those that requests and tokens are counted on."""
 PROMPT_KEYS = ("output_type", "doc_to_text", "doc_to_choice", "doc_to_target", "target_delimiter", "gen_prefix")
-
-
-def define_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a task, group, tag, path (a::b), task@format, or YAML file")
-    parser.add_argument("--depth", type=int, metavar="N", help="levels of groups to draw")
-    parser.add_argument("--render", action="store_true", help="run helper code: show its functions, and sample 0")
-    add_option(parser, "data_dir", help="with --render, the folder that is searched first for data")
-    parser.add_argument("--mermaid", action="store_true", help="a graph in Mermaid's language")
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
-    add_catalog_options(parser)
-    parser.set_defaults(run=run_show)
 
 
 def run_show(options: argparse.Namespace) -> int:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from assay.cli.flags import parse_count
 from assay.cli.leaderboard import parse_names
 from assay.cli.output import echo, echo_err, echo_table
 from assay.cli.report import of_readable_runs
@@ -14,7 +13,7 @@ from assay.report.html import write_html
 from assay.report.latex import write_latex
 from assay.report.metadata_table import metadata_table
 from assay.report.report_table import ReportTable
-from assay.report.runs_table import SPREADS, RunsTableOptions, runs_table
+from assay.report.runs_table import RunsTableOptions, runs_table
 from assay.report.table_writers import write_csv, write_json, write_markdown
 from assay.runs.files import new_file
 from assay.runs.storage import refuse_url
@@ -31,32 +30,7 @@ MOST_COLUMNS = 8
 """More columns of numbers with their errors than that are wider than a page."""
 
 
-def define_table(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="folders of runs, or of scorings (RUN/scored/001), one for each line")
-    add(
-        "--format",
-        choices=["terminal", *WRITERS],
-        help="default: by the suffix of the file; terminal, which is md when piped, without a file",
-    )
-    add("--output_path", "-o", metavar="FILE", help="where to write (default: to the terminal)")
-    add("--tasks", "-t", nargs="+", default=[], metavar="NAME", help="these tasks and groups, by name or glob (default: those"
-        " that are in no other group)")  # fmt: skip
-    add("--metrics", nargs="+", default=[], metavar="NAME", help="these metrics of each (default: its main one)")
-    add("--by", metavar="KEY", help="a column for each value of a key of the tasks' metadata, as metadata.domain: the mean of"
-        " its tasks, weighted by their documents")  # fmt: skip
-    add("--name", action="append", default=[], metavar="OLD=NEW", help="another name for a run; repeatable")
-    add("--error", choices=SPREADS, default="stderr", help="what is written beside a number: ± its standard error, its"
-        " interval, or nothing (stderr)")  # fmt: skip
-    add("--digits", type=parse_count, default=3, metavar="N", help="digits after the point (3)")
-    add("--level", type=float, default=0.95, metavar="P", help="confidence of the tests behind bold numbers (0.95)")
-    add("--transpose", action="store_true", help="a line for each task, and a column for each run")
-    add("--allow_different_prompts", action="store_true", help="compare runs whose prompts differ, too")
-    add("--wide", action="store_true", help="all columns, however wide the terminal is")
-    parser.set_defaults(run=print_table)
-
-
-def print_table(options: argparse.Namespace) -> int:
+def run_table(options: argparse.Namespace) -> int:
     path = None if options.output_path in (None, "-") else Path(options.output_path)
     if path is not None:
         refuse_url(path)
