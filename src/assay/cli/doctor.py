@@ -22,7 +22,7 @@ from assay.cli.output import echo_columns, echo_json, terminal_width
 from assay.config.folders import CACHE_VARIABLE, cache_folder
 from assay.errors import AssayError, SelfExplanatory, installing
 from assay.redaction import conceal, without_queries
-from assay.report.report_table import Column, ReportTable, Style, TableLine, TextCell
+from assay.report.report_table import Column, Style, TextCell, make_table
 from assay.version import __version__
 
 OK, NOTE, BROKEN = "ok", "note", "broken"
@@ -78,17 +78,11 @@ def run_doctor(options: argparse.Namespace) -> int:
         echo_json({"ok": not any(each.state == BROKEN for each in checks), "checks": [asdict(each) for each in checks]})
     else:
         styles: dict[str, Style] = {OK: "better", NOTE: "warning", BROKEN: "worse"}
-        lines = [
-            TableLine(
-                [
-                    TextCell(check.state, styles[check.state]),
-                    check.name,
-                    check.text + (f" — {check.fix}" if check.fix else ""),
-                ]
-            )
+        rows = [
+            (TextCell(check.state, styles[check.state]), check.name, " — ".join(filter(None, (check.text, check.fix))))
             for check in checks
         ]
-        echo_columns(ReportTable([Column("", "state"), Column("what"), Column("found")], lines))
+        echo_columns(make_table([Column("", "state"), "what", "found"], rows))
     return 1 if any(each.state == BROKEN for each in checks) else 0
 
 

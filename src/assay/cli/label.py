@@ -19,13 +19,14 @@ from assay.comparison.labelling import (
     write_table,
 )
 from assay.report.report_table import (
+    Cell,
     Column,
     CountCell,
     IntervalCell,
     NumberCell,
-    ReportTable,
-    TableLine,
     TextCell,
+    make_table,
+    number_columns,
 )
 from assay.report.write import card_table
 from assay.runs.run import Run
@@ -53,8 +54,7 @@ def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None
     if lines:
         echo_wrapped("width of the 95 % interval to expect, by how labels and verdicts correlate:")
         titles = ("labels", "labels alone", *(f"r = {agreement}" for agreement in AGREEMENT))
-        columns = [Column("task"), *(Column(title, align="right") for title in titles)]
-        echo_table(ReportTable(columns, lines))
+        echo_table(make_table(["task", *number_columns(*titles)], lines))
     for plan in plans:
         if not plan.widths:
             echo_wrapped(f"{plan.rows.task}: labels of {counted(plan.n, 'document')} give no interval")
@@ -62,10 +62,10 @@ def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None
     echo(f"{path}: {counted(written, 'document')} to label; then: assay label {shown_path(run.path)} --import {path}")
 
 
-def _widths(plan: Plan) -> Iterator[TableLine]:
+def _widths(plan: Plan) -> Iterator[list[Cell]]:
     for number, (labels, widths) in enumerate(plan.widths.items()):
         task = TextCell(plan.rows.task, is_repeated=number > 0)
-        yield TableLine([task, CountCell(labels), *(NumberCell(width, digits=3) for width in widths)])
+        yield [task, CountCell(labels), *(NumberCell(width, digits=3) for width in widths)]
 
 
 def _scale(plan: Plan) -> str:
@@ -83,22 +83,18 @@ def _import(run: Run, rows: list[JudgeRows], path: Path, labeller: str) -> None:
     read = read_table(path, run, rows)
     store_labels(run, rows, read.labels, labeller)
     labelled = Run.open(run.path)
-    lines = []
+    lines: list[list[Cell]] = []
     for task in read.labels:
         for key, number in corrections(labelled.without_labels(), task, labelled.labels[task]).items():
             values = (NumberCell(number.judge, digits=4), NumberCell(float(number), digits=4))
             ends = IntervalCell(number.low, number.high)
-            lines.append(TableLine([task, str(key), *values, ends, CountCell(number.labels), number.method]))
-    columns = [
-        Column("task"),
-        Column("row"),
-        Column("judge", align="right"),
-        Column("corrected", align="right"),
-        Column("95 %", "interval"),
-        Column("labels", align="right"),
-        Column("method"),
-    ]
-    echo_table(ReportTable(columns, lines))
+            lines.append([task, str(key), *values, ends, CountCell(number.labels), number.method])
+    interval = Column("95 %", "interval")
+    echo_table(
+        make_table(
+            ["task", "row", *number_columns("judge", "corrected"), interval, *number_columns("labels"), "method"], lines
+        )
+    )
     if read.empty:
         echo_err(
             f"{counted(read.empty, 'line')} without a label: if people skip what is hard to judge, the corrected value is biased"

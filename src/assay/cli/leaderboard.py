@@ -5,11 +5,12 @@ import math
 from collections.abc import Sequence
 
 from assay.cli.output import echo, echo_err, echo_json, echo_table
-from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
+from assay.comparison.leaderboard import Leaderboard, Ranking, Standing, leaderboard
 from assay.config.record_json import json_values
 from assay.errors import ConfigError
 from assay.number_text import format_level
 from assay.records import JSONDict
+from assay.report.page_tables import short_cells
 from assay.report.report_table import (
     Cell,
     Column,
@@ -18,7 +19,8 @@ from assay.report.report_table import (
     NumberCell,
     PValueCell,
     ReportTable,
-    TableLine,
+    make_table,
+    number_columns,
 )
 from assay.report.table_writers import Value, csv_text
 from assay.score_keys import metric_title
@@ -104,57 +106,34 @@ def leaderboard_tables(board: Leaderboard) -> list[ReportTable]:
 
 
 def _rating_table(board: Leaderboard, ratings: Sequence[Rating]) -> ReportTable:
-    columns = [
-        *_name_columns(),
-        Column("Rating", align="right"),
-        Column(format_level(board.level), "interval", align="right"),
-        Column("wins/ties/losses"),
-        Column("documents", align="right"),
-    ]
-    lines = [
-        TableLine(
-            [
-                CountCell(rating.rank),
-                _ranks(rating.ranks),
-                rating.name,
-                NumberCell(rating.estimate.value, digits=0),
-                IntervalCell(rating.estimate.low, rating.estimate.high, digits=0),
-                f"{rating.wins}/{rating.ties}/{rating.losses}",
-                CountCell(rating.estimate.n),
-            ]
-        )
-        for rating in ratings
-    ]
-    return ReportTable(columns, lines)
+    interval = Column(format_level(board.level), "interval", align="right")
+    rows: list[list[Cell]] = []
+    for rating in ratings:
+        number, games = rating.estimate, f"{rating.wins}/{rating.ties}/{rating.losses}"
+        value, ends = NumberCell(number.value, digits=0), IntervalCell(number.low, number.high, digits=0)
+        rows.append([*_name_cells(rating), value, ends, games, CountCell(number.n)])
+    return make_table(
+        [*NAMED, *number_columns("Rating"), interval, "wins/ties/losses", *number_columns("documents")], rows
+    )
 
 
 def _ranking_table(board: Leaderboard, ranking: Ranking) -> ReportTable:
     columns = [
-        *_name_columns(),
-        Column("Value", align="right"),
+        *NAMED,
+        *number_columns("Value"),
         Column("95 %", "interval", align="right"),  # the run's own; that of the difference has the board's level
-        Column("n", align="right"),
+        *number_columns("n"),
         Column("to the first", "difference", align="right", drop=3),
         Column(f"{format_level(board.level)} of it", "difference_interval", align="right", drop=1),
         Column("p", align="right", drop=2),
     ]
-    lines = [
-        TableLine(
-            [
-                CountCell(standing.rank),
-                _ranks(standing.ranks),
-                standing.name,
-                NumberCell(standing.estimate.value, digits=4),
-                IntervalCell(standing.estimate.low, standing.estimate.high),
-                CountCell(standing.estimate.n),
-                *_difference_cells(standing.difference),
-            ]
-        )
-        for standing in ranking.standings
-    ]
+    rows: list[list[Cell]] = []
+    for standing in ranking.standings:
+        numbers = short_cells(standing.estimate)
+        rows.append([*_name_cells(standing), *numbers, *_difference_cells(standing.difference)])
     direction = "higher is better" if ranking.higher_is_better else "lower is better"
     metric = metric_title(ranking.metric, ranking.filter)
-    return ReportTable(columns, lines, f"{ranking.name}: {metric}, {direction}")
+    return make_table(columns, rows, f"{ranking.name}: {metric}, {direction}")
 
 
 def _difference_cells(difference: PairedDifference | None) -> list[Cell]:
@@ -164,12 +143,12 @@ def _difference_cells(difference: PairedDifference | None) -> list[Cell]:
     return [number, IntervalCell(difference.low, difference.high), PValueCell(difference.p)]
 
 
-def _name_columns() -> list[Column]:
-    return [Column("Rank", align="right"), Column("ranks"), Column("Model")]
+NAMED = [*number_columns("Rank"), Column("ranks"), Column("Model")]
 
 
-def _ranks(ranks: tuple[int, int]) -> str:
-    return f"{ranks[0]}" if ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}"
+def _name_cells(ranked: Rating | Standing) -> list[Cell]:
+    """The rank of a model, the ranks that it may have, and its name."""
+    return [CountCell(ranked.rank), "–".join(map(str, dict.fromkeys(ranked.ranks))), ranked.name]
 
 
 def leaderboard_csv(board: Leaderboard) -> str:

@@ -114,9 +114,9 @@ def _show(rows: list[ListedName], *, wide: bool) -> None:
     shown = [each[: len(header)] for each in about]
     if wide:
         header, shown = (*header, "where"), [(*each, row.path or "") for each, row in zip(shown, rows, strict=True)]
-    from assay.report.report_table import text_table  # names alone are listed without it
+    from assay.report.report_table import make_table  # names alone are listed without it
 
-    echo_columns(text_table(header, shown))
+    echo_columns(make_table(header, shown))
 
 
 def _from_index(row: ListedName) -> str:

@@ -4,15 +4,15 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from assay.cli.flags import task_manager
-from assay.cli.output import echo, echo_err, echo_json, echo_table, echo_wrapped
+from assay.cli.output import counted, echo, echo_err, echo_json, echo_table, echo_wrapped
 from assay.comparison.planning import Aim, Planned, may_be_rate, planned_from_runs, planned_from_tasks, unknown_task
 from assay.errors import ConfigError, Place, Problem, did_you_mean, grouped, some
 from assay.number_text import NO_VALUE, format_figures, format_points, format_share
-from assay.report.report_table import Cell, Column, CountCell, ReportTable, TableLine
+from assay.report.report_table import Cell, Column, CountCell, ReportTable, make_table, number_columns
 from assay.runs.results import tasks_text
 from assay.score_keys import ScoreKey, spellings
 
@@ -20,15 +20,8 @@ if TYPE_CHECKING:
     from assay.comparison.noise import NoiseRow
     from assay.tasks.runnable import Runnable
 
-COLUMNS = (
-    Column("Tasks"),
-    Column("Metric"),
-    Column("n", align="right"),
-    Column("needed", align="right"),
-    Column("enough"),
-    Column("detectable", align="right"),
-    Column("repeats needed", align="right", drop=1),
-)
+COLUMNS: Sequence[Column | str] = ("Tasks", "Metric", *number_columns("n", "needed"), "enough", *number_columns("detectable"),
+           Column("repeats needed", align="right", drop=1))  # fmt: skip
 NONE = "no number suffices"
 
 
@@ -46,7 +39,7 @@ def run_plan(options: argparse.Namespace) -> int:
         planned = [{**asdict(each), "enough": each.is_enough} for each in rows]
         echo_json({"aim": asdict(aim), "rows": planned, "noise": [asdict(each) for each in noise]})
     else:
-        echo_table(ReportTable(COLUMNS, [TableLine(_cells(row)) for row in rows]))
+        echo_table(make_table(COLUMNS, map(_cells, rows)))
         for line in _assumptions(options, aim, rows):
             echo_wrapped(line)
         if noise:
@@ -100,32 +93,22 @@ def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRo
     width = _half_width(options, aim)
     repeats = sorted({count for row in noise for count in row.needed})
     columns = [
-        Column("Tasks"),
-        Column("Metric"),
-        Column("n", align="right"),
+        *map(Column, ("Tasks", "Metric")),
+        *number_columns("n"),
         Column("± now", "half_width", align="right"),
         Column("± chosen", "chosen", align="right", drop=3),
         Column("between documents", align="right", drop=2),
         Column("within", align="right", drop=1),
-        *(Column(f"n for ± with {count} repeat{'s' if count > 1 else ''}", align="right") for count in repeats),
+        *number_columns(*(f"n for ± with {counted(count, 'repeat')}" for count in repeats)),
     ]
-    lines = [
-        TableLine(
-            [
-                row.name,
-                row.metric,
-                CountCell(row.n),
-                _size(row.half_width, row.metric),
-                _size(width, row.metric),
-                format_figures(row.between),
-                "" if row.within is None else format_figures(row.within),
-                *(CountCell(row.needed.get(count)) for count in repeats),
-            ]
-        )
-        for row in noise
-    ]
+    rows: list[list[Cell]] = []
+    for row in noise:
+        widths = _size(row.half_width, row.metric), _size(width, row.metric)
+        variances = format_figures(row.between), "" if row.within is None else format_figures(row.within)
+        needed = (CountCell(row.needed.get(count)) for count in repeats)
+        rows.append([row.name, row.metric, CountCell(row.n), *widths, *variances, *needed])
     note = "± is half of a 95 % interval; between and within are variances of a document's score."
-    return ReportTable(columns, lines, notes=[note])
+    return replace(make_table(columns, rows), notes=[note])
 
 
 def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:

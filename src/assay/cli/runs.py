@@ -13,7 +13,7 @@ from assay.errors import ConfigError, did_you_mean
 from assay.number_text import format_decimal
 from assay.records import JSONObject
 from assay.report.index import MIN_RUNS, IndexedRun, RunIndex, index_run
-from assay.report.report_table import Column, CountCell, ReportTable, TableLine
+from assay.report.report_table import Cell, Column, CountCell, make_table, number_columns
 from assay.report.table import table_heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
@@ -65,15 +65,11 @@ def list_runs(folder: Path, pattern: str = "*", *, as_json: bool = False) -> int
     if as_json:
         echo_json([_run_json(run) for run in runs])
         return 0
-    columns = [
-        Column("run"),
-        Column("started", drop=1),
-        Column("model"),
-        Column("tasks", drop=2),
-        Column("status"),
-        Column("number"),
-    ]
-    echo_columns(ReportTable(columns, [TableLine(_row(run)) for run in runs]))
+    echo_columns(
+        make_table(
+            ["run", Column("started", drop=1), "model", Column("tasks", drop=2), "status", "number"], map(_row, runs)
+        )
+    )
     for run in runs:
         if run.problem:
             echo_err(f"{run.path}: {run.problem}")
@@ -182,20 +178,11 @@ def run_cache(options: argparse.Namespace) -> int:
 
 
 def _list_cache(cache: Cache) -> int:
-    rows = [
-        TableLine(
-            [
-                shelf.model,
-                CountCell(shelf.responses),
-                f"{shelf.bytes / 2**20:.1f} MB",
-                _day(shelf.written),
-                _day(shelf.used),
-            ]
-        )
-        for shelf in cache.shelves()
-    ]
-    numbers = [Column("responses", align="right"), Column("size", align="right")]
-    echo_columns(ReportTable([Column("model"), *numbers, Column("first written"), Column("last used")], rows))
+    rows: list[list[Cell]] = []
+    for shelf in cache.shelves():
+        size = f"{shelf.bytes / 2**20:.1f} MB"
+        rows.append([shelf.model, CountCell(shelf.responses), size, _day(shelf.written), _day(shelf.used)])
+    echo_columns(make_table(["model", *number_columns("responses", "size"), "first written", "last used"], rows))
     return 0
 
 

@@ -9,7 +9,13 @@ from assay.cli.output import command_line, counted, echo, echo_results, echo_tab
 from assay.evaluation.merge import merge
 from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions
 from assay.exchange.importers import score
-from assay.report.report_table import Cell, Column, CountCell, NumberCell, ReportTable, TableLine
+from assay.report.report_table import (
+    Cell,
+    CountCell,
+    NumberCell,
+    make_table,
+    number_columns,
+)
 from assay.report.table import table_footing
 
 SHOWN = 10
@@ -51,9 +57,12 @@ def _show_numbers(numbers: Sequence[RowChange]) -> None:
     if not changed:
         echo("no number changed")
         return
-    columns = [Column("Task or group"), Column("Metric")]
-    columns += [Column(title, align="right") for title in ("Before", "After", "Difference", "changed")]
-    echo_table(ReportTable(columns, [TableLine(_cells(number)) for number in changed]))
+    echo_table(
+        make_table(
+            ["Task or group", "Metric", *number_columns("Before", "After", "Difference", "changed")],
+            map(_cells, changed),
+        )
+    )
 
 
 def _cells(number: RowChange) -> list[Cell]:

@@ -18,7 +18,7 @@ from assay.groups import Group
 from assay.models.load import token_counter
 from assay.records import JSON, Call, Failed, Sample, arguments
 from assay.redaction import written_arguments
-from assay.report.report_table import text_table
+from assay.report.report_table import make_table
 from assay.safe_text import cut
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
@@ -95,7 +95,7 @@ def _show_task(manager: TaskManager, task: Task) -> None:
     rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
     if rewritten:
         echo("\nrewritten by the format:")
-        echo_columns(text_table(SETTINGS, rewritten))
+        echo_columns(make_table(SETTINGS, rewritten))
 
 
 def _show_mermaid(loaded: LoadedTasks) -> None:
@@ -112,7 +112,7 @@ def _show_mermaid(loaded: LoadedTasks) -> None:
 def _show_settings(fields: Fields) -> None:
     folder = _common_folder(fields)
     echo(f"\nfiles below {folder}" if folder else "")
-    echo_columns(text_table(SETTINGS, _settings(fields, folder)))
+    echo_columns(make_table(SETTINGS, _settings(fields, folder)))
 
 
 def _common_folder(fields: Fields) -> str:
@@ -150,7 +150,7 @@ def _show_functions(task: Task) -> None:
             continue
         code = getattr(target, "__code__", None)
         rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(target)))
-    echo_columns(text_table(("function", "defined at"), rows))
+    echo_columns(make_table(("function", "defined at"), rows))
 
 
 def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:

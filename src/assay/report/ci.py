@@ -9,7 +9,15 @@ from xml.etree import ElementTree
 
 from assay.number_text import format_level, format_share
 from assay.report.comparison_text import DECISIONS, gate_line, gate_number
-from assay.report.report_table import Cell, Column, NumberCell, ReportTable, ShareCell, TableLine
+from assay.report.report_table import (
+    Cell,
+    Column,
+    NumberCell,
+    ReportTable,
+    ShareCell,
+    make_table,
+    number_columns,
+)
 from assay.report.table_writers import write_markdown
 from assay.runs.comparison import Comparison, GateVerdict, decision_of
 from assay.safe_text import markdown_text
@@ -58,15 +66,15 @@ def headline(outcome: GateOutcome) -> str:
 def gates_markdown(outcome: GateOutcome) -> str:
     """The verdicts as Markdown, for GitHub's step summary or a comment."""
     counts = Counter(each.decision for each in outcome.verdicts)
-    numbers = (Column("value", align="right"), Column("bound", align="right"))
-    columns = [Column("", "decision"), Column("gate"), Column("row"), *numbers, Column("note")]
-    lines = []
+    rows = []
     for each in outcome.verdicts:
         value, bound = ("" if n is None else gate_number(each, n) for n in (each.difference, each.bound))
-        lines.append(TableLine([MARKS[each.decision], f"{each.gate}", each.row, value, bound, each.reason]))
+        rows.append([MARKS[each.decision], each.gate, each.row, value, bound, each.reason])
     parts = [
         f"### {MARKS[outcome.decision or 'pass']} {markdown_text(headline(outcome))}",
-        write_markdown(ReportTable(columns, lines)),
+        write_markdown(
+            make_table([Column("", "decision"), "gate", "row", *number_columns("value", "bound"), "note"], rows)
+        ),
         ", ".join(f"{counts[name]} {name}" for name in MARKS if counts[name]),
         *(f"> {markdown_text(note)}" for note in outcome.notes),
     ]
@@ -76,25 +84,16 @@ def gates_markdown(outcome: GateOutcome) -> str:
 def recovery_table(comparison: Comparison) -> ReportTable:
     """How much of the first run's number each other one keeps."""
     level = Column(format_level(comparison.level), "interval")
-    columns = [
-        *map(Column, ("Tasks", "Metric", "Run")),
-        *(Column(name, align="right") for name in ("a", "b", "b ÷ a")),
-        level,
-    ]
-    lines = []
+    rows: list[list[Cell]] = []
     for row in comparison.rows:
         if row.recovery is not None and row.a is not None and row.b is not None:
             low, high = row.recovery.low, row.recovery.high
             known = low is not None and high is not None
             ends = f"{format_share(low, 2)} … {format_share(high, 2)}" if known else "–"
             run = comparison.runs[row.run].label
-            numbers: list[Cell] = [
-                NumberCell(row.a, digits=4),
-                NumberCell(row.b, digits=4),
-                ShareCell(row.recovery.value, digits=2),
-            ]
-            lines.append(TableLine([row.name, metric_title(row.metric, row.filter), run, *numbers, ends]))
-    return ReportTable(columns, lines)
+            numbers = NumberCell(row.a, digits=4), NumberCell(row.b, digits=4), ShareCell(row.recovery.value, digits=2)
+            rows.append([row.name, metric_title(row.metric, row.filter), run, *numbers, ends])
+    return make_table(["Tasks", "Metric", "Run", *number_columns("a", "b", "b ÷ a"), level], rows)
 
 
 def annotations(outcome: GateOutcome) -> list[str]:

@@ -47,6 +47,8 @@ from assay.report.report_table import (
     Style,
     TableLine,
     TextCell,
+    make_table,
+    number_columns,
 )
 from assay.report.table import metric_cell, shorten_table
 from assay.report.table_writers import csv_text, write_markdown
@@ -404,12 +406,11 @@ def _heading(of: Verification) -> Iterator[str]:
 
 
 def _kinds(of: Verification, draw: DrawTable) -> Iterator[str]:
-    columns = [Column("requests"), *(Column(name, align="right") for name in ("asked", "compared", "not comparable"))]
-    lines = [
-        TableLine([KIND_NAMES[kind], CountCell(asked), CountCell(compared), CountCell(left or None)])
+    rows = [
+        (KIND_NAMES[kind], CountCell(asked), CountCell(compared), CountCell(left or None))
         for kind, asked, compared, left in counts_by_kind(of)
     ]
-    yield draw(ReportTable(columns, lines))
+    yield draw(make_table(["requests", *number_columns("asked", "compared", "not comparable")], rows))
     if of.answers.requests["sampled"]:
         yield "sampled generations differ by chance: only their scores are compared"
     for each in of.of.left_out:
@@ -465,24 +466,21 @@ def _choices(of: Verification) -> Iterator[str]:
 
 def _rows(rows: Sequence[VerificationRow], draw: DrawTable) -> Iterator[str]:
     if rows:
-        numbers = ("n", "A", "B", "Drift")
-        columns = [
-            *map(Column, ("Task", "Metric", "Filter")),
-            *(Column(name, align="right") for name in numbers),
-            Column("95 %", "interval"),
-            Column("", "is_off"),
-        ]
-        yield draw(ReportTable(columns, [_row(row) for row in rows]))
+        numbers = number_columns("n", "A", "B", "Drift")
+        yield draw(
+            make_table(
+                ["Task", "Metric", "Filter", *numbers, Column("95 %", "interval"), Column("", "is_off")],
+                map(_row, rows),
+            )
+        )
 
 
-def _row(row: VerificationRow) -> TableLine:
+def _row(row: VerificationRow) -> list[Cell]:
     change = row.drift.change
     ends = change.reason if change.interval is None else IntervalCell(*change.interval, is_signed=True, digits=4)
     numbers = (NumberCell(row.drift.before, digits=4), NumberCell(row.drift.after, digits=4))
     moved = NumberCell(change.value, digits=4, is_signed=True)
-    return TableLine(
-        [row.task, row.metric, row.filter, CountCell(change.n), *numbers, moved, ends, "off" if row.is_off else ""]
-    )
+    return [row.task, row.metric, row.filter, CountCell(change.n), *numbers, moved, ends, "off" if row.is_off else ""]
 
 
 def _failures(of: Verification) -> Iterator[str]:

@@ -19,6 +19,8 @@ from assay.report.report_table import (
     Style,
     TableLine,
     TextCell,
+    make_table,
+    number_columns,
 )
 from assay.report.table import documents_cell, failed_cell, interval_cell, metric_cell, number_cell, table_rows
 from assay.results import Estimate, Row
@@ -27,12 +29,12 @@ from assay.runs.lines import ResultLine
 
 NUMBER_COLUMNS = (
     Column("Metric"),
-    Column("Value", align="right"),
+    *number_columns("Value"),
     Column("95 %", "interval"),
     Column("", "bar", drop=1),
-    Column("n", align="right"),
+    *number_columns("n"),
 )
-SHORT_COLUMNS = (Column("Value", align="right"), Column("95 %", "interval"), Column("n", align="right"))
+SHORT_COLUMNS = (*number_columns("Value"), Column("95 %", "interval"), *number_columns("n"))
 IN_PAGES = ("metric", "a", "b", "difference", "interval", "p", "p_holm", "counts", "n", "mde", "conclusion")
 
 
@@ -144,8 +146,7 @@ def numbers_table(rows: Iterable[tuple[Row, Cell, bool]]) -> ReportTable:
 
 def slices_table(column: str, slices: Iterable[Slice]) -> ReportTable:
     """The score, its interval and the number of documents of every value of a column."""
-    lines = [TableLine([part.name, *short_cells(part.number)]) for part in slices]
-    return ReportTable([Column(column), *SHORT_COLUMNS], lines)
+    return make_table([column, *SHORT_COLUMNS], ([part.name, *short_cells(part.number)] for part in slices))
 
 
 def short_cells(number: Estimate) -> list[Cell]:

@@ -291,6 +291,12 @@ class ReportTable:
             yield from wrap(note, width)
 
 
-def text_table(titles: Iterable[str], rows: Iterable[Sequence[Cell]]) -> ReportTable:
-    """A table whose columns are texts, without more about them than their titles."""
-    return ReportTable([Column(title) for title in titles], [TableLine(row) for row in rows])
+def number_columns(*titles: str) -> list[Column]:
+    """Columns of numbers, which end at the right."""
+    return [Column(title, align="right") for title in titles]
+
+
+def make_table(columns: Iterable[Column | str], rows: Iterable[Sequence[Cell]], title: str = "") -> ReportTable:
+    """A table of plain lines; a column of which nothing but its title is to be said is that text."""
+    named = [Column(column) if isinstance(column, str) else column for column in columns]
+    return ReportTable(named, [TableLine(row) for row in rows], title)

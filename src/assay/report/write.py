@@ -30,10 +30,11 @@ from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.report_table import (
     Column,
     CountCell,
-    IntervalCell,
     NumberCell,
     ReportTable,
     TableLine,
+    make_table,
+    number_columns,
 )
 from assay.report.table import summary_table
 from assay.report.table_writers import csv_text, write_markdown
@@ -138,19 +139,14 @@ def _svg(drawing: Drawing) -> Markup:
 
 def curve_table(curve: Curve) -> ReportTable:
     """The table of a reliability curve: confidence, accuracy, its interval and the number of documents of every bin."""
-    columns = [Column("Confidence", align="right"), Column("Accuracy", align="right"), *SHORT_COLUMNS[1:]]
-    lines = []
-    for point in curve.points:
-        right = point.accuracy
-        numbers = (NumberCell(point.confidence, digits=4), NumberCell(right.value, digits=4))
-        lines.append(TableLine([*numbers, IntervalCell(right.low, right.high), CountCell(right.n)]))
-    return ReportTable(columns, lines)
+    rows = [[NumberCell(point.confidence, digits=4), *short_cells(point.accuracy)] for point in curve.points]
+    return make_table([*number_columns("Confidence", "Accuracy"), *SHORT_COLUMNS[1:]], rows)
 
 
 def audit_table(run: Run) -> ReportTable:
     """The table of the audit: how many documents of every task have each flag, and those of all tasks."""
     totals = audit_counts(run.results)
-    columns = [Column("Task"), *(Column(flag, align="right") for flag in totals)]
+    columns = [Column("Task"), *number_columns(*totals)]
     lines = [
         TableLine([line.alias, *(CountCell(line.audit.get(flag) or None) for flag in totals)])
         for line in run.lines
@@ -162,15 +158,9 @@ def audit_table(run: Run) -> ReportTable:
 
 def card_table(card: Sequence[CardEntry]) -> ReportTable:
     """The table of a judge's card: each property with its interval, and how to read it."""
-    columns = [
-        Column("task"),
-        Column("what"),
-        Column("value", align="right"),
-        *SHORT_COLUMNS[1:],
-        Column("", "meaning"),
-    ]
-    return ReportTable(
-        columns, [TableLine([entry.task, entry.name, *short_cells(entry.number), entry.meaning]) for entry in card]
+    return make_table(
+        ["task", "what", *number_columns("value"), *SHORT_COLUMNS[1:], Column("", "meaning")],
+        ([entry.task, entry.name, *short_cells(entry.number), entry.meaning] for entry in card),
     )
 
 

@@ -9,7 +9,15 @@ from assay.number_text import format_money
 from assay.records import Usage
 from assay.report.drawing import Drawing
 from assay.report.graph_drawing import draw_graph, graph_nodes_and_edges
-from assay.report.report_table import Cell, Column, CountCell, MoneyCell, NumberCell, ReportTable, TableLine
+from assay.report.report_table import (
+    Cell,
+    CountCell,
+    MoneyCell,
+    NumberCell,
+    ReportTable,
+    make_table,
+    number_columns,
+)
 from assay.runs.run import Run
 from assay.viewer.pages import MissingPage
 from assay.viewer.prices import node_prices
@@ -120,19 +128,12 @@ def nodes_table(visits: Sequence[NodeVisits]) -> ReportTable:
     has_costs = any(node.cost is not None for node in visits)
     titles = ["visits", "records", "requests", "seconds in models", "tokens in", "tokens out"]
     titles += ["cost"] if has_costs else []
-    columns = [Column("node"), Column("type"), *(Column(title, align="right") for title in [*titles, "failed records"])]
-    lines = []
+    rows: list[list[Cell]] = []
     for node in visits:
         seconds = "" if node.seconds is None else NumberCell(node.seconds, digits=2)
-        cells: list[Cell] = [
-            node.name,
-            node.about,
-            *map(CountCell, (node.visits, node.records, node.requests)),
-            seconds,
-            CountCell(node.read or None),
-            CountCell(node.written or None),
-            *([MoneyCell(node.cost)] if has_costs else []),
-            CountCell(node.failed, style="worse" if node.failed else ""),
-        ]
-        lines.append(TableLine(cells))
-    return ReportTable(columns, lines)
+        counts = map(CountCell, (node.visits, node.records, node.requests))
+        tokens = CountCell(node.read or None), CountCell(node.written or None)
+        cost = [MoneyCell(node.cost)] if has_costs else []
+        failed = CountCell(node.failed, style="worse" if node.failed else "")
+        rows.append([node.name, node.about, *counts, seconds, *tokens, *cost, failed])
+    return make_table(["node", "type", *number_columns(*titles, "failed records")], rows)

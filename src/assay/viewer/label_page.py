@@ -19,7 +19,7 @@ from assay.comparison.labelling import (
 from assay.errors import ConfigError
 from assay.records import JSONObject
 from assay.report.page_tables import SHORT_COLUMNS, short_cells
-from assay.report.report_table import Column, ReportTable, TableLine, TextCell
+from assay.report.report_table import ReportTable, TextCell, make_table
 from assay.runs.labels import TaskLabels, corrected_key, judged_answer
 from assay.runs.notes import write_notes
 from assay.runs.run import Run
@@ -134,11 +134,8 @@ def agreement_lines(about: TaskLabels | None) -> list[tuple[str, Estimate, str]]
 
 
 def _agreement_table(about: TaskLabels | None) -> ReportTable:
-    lines = [
-        TableLine([name, *short_cells(number), TextCell(meaning, "dim")])
-        for name, number, meaning in agreement_lines(about)
-    ]
-    return ReportTable([Column("agreement"), *SHORT_COLUMNS, Column("meaning")], lines)
+    rows = [[name, *short_cells(number), TextCell(meaning, "dim")] for name, number, meaning in agreement_lines(about)]
+    return make_table(["agreement", *SHORT_COLUMNS, "meaning"], rows)
 
 
 def _corrected(run: Run, asked: LabelRequest) -> ReportTable | None:
@@ -147,11 +144,8 @@ def _corrected(run: Run, asked: LabelRequest) -> ReportTable | None:
     judge = run.results.row(asked.task, asked.rows.keys[0])
     if row is None or judge is None:
         return None
-    lines = [
-        TableLine(["judge", *short_cells(judge.estimate)]),
-        TableLine(["corrected by labels", *short_cells(row.estimate)]),
-    ]
-    return ReportTable([Column("number"), *SHORT_COLUMNS], lines)
+    rows = [["judge", *short_cells(judge.estimate)], ["corrected by labels", *short_cells(row.estimate)]]
+    return make_table(["number", *SHORT_COLUMNS], rows)
 
 
 def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONObject | None:

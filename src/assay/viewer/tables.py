@@ -26,6 +26,8 @@ from assay.report.report_table import (
     ReportTable,
     TableLine,
     TextCell,
+    make_table,
+    number_columns,
 )
 from assay.report.table import documents_cell, interval_cell, table_rows
 from assay.results import Row
@@ -303,12 +305,11 @@ def choices_table(sample: SampleView) -> ReportTable:
 
 def timeline_table(sample: SampleView) -> ReportTable:
     """The requests and tool calls of a sample, one after another."""
-    columns = [Column("what"), Column("by"), Column("seconds", align="right"), Column("details", has_texts=True)]
-    lines = []
-    for span in sample.spans:
-        seconds = NumberCell(span.seconds, digits=3)
-        lines.append(TableLine([span.name, span.kind, seconds, cut(span.note, MOST_LETTERS)]))
-    return ReportTable(columns, lines)
+    rows = (
+        (span.name, span.kind, NumberCell(span.seconds, digits=3), cut(span.note, MOST_LETTERS))
+        for span in sample.spans
+    )
+    return make_table(["what", "by", *number_columns("seconds"), Column("details", has_texts=True)], rows)
 
 
 def scores_table(sample: SampleView) -> ReportTable:
@@ -330,8 +331,8 @@ def scores_table(sample: SampleView) -> ReportTable:
 def points_table(columns: Sequence[str], records: Iterable[Mapping[str, Any]], *, is_over_time: bool) -> ReportTable:
     """The points of a chart over many runs, each with a link to its run."""
     times = {"created", "at"} if is_over_time else {"created"}
-    lines = [TableLine([_point_cell(name, record[name], times) for name in columns]) for record in records]
-    return ReportTable([Column(name.replace("_", " ")) for name in columns], lines)
+    rows = ([_point_cell(name, record[name], times) for name in columns] for record in records)
+    return make_table([name.replace("_", " ") for name in columns], rows)
 
 
 def _point_cell(name: str, value: Any, times: Set[str]) -> Cell:

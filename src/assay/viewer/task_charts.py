@@ -24,7 +24,7 @@ from assay.report.charts import (
     reliability_points,
 )
 from assay.report.drawing import Drawing
-from assay.report.report_table import Column, ReportTable, TableLine
+from assay.report.report_table import ReportTable, make_table, number_columns
 from assay.results import ReliabilityPoint
 from assay.statistics.calibration import BINS
 from assay.statistics.evidence import Estimate, Evidence
@@ -61,8 +61,7 @@ class ChartCard(NamedTuple):
     def table(self) -> ReportTable:
         """Its numbers as a table."""
         first, *others = self.head
-        columns = [Column(first), *(Column(title, align="right") for title in others)]
-        return ReportTable(columns, [TableLine(row) for row in self.rows])
+        return make_table([first, *number_columns(*others)], self.rows)
 
 
 Maker = Callable[[Samples, int | None], ChartCard | None]
