@@ -13,9 +13,8 @@ import pytest
 import run_world
 from assay.cli import main
 from assay.comparison.compare import compare
-from assay.comparison.gate_text import parse_gate
+from assay.comparison.gates import RunNumbers, parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
-from assay.comparison.run_gates import RunNumbers
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml

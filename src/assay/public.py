@@ -397,7 +397,7 @@ def _stop_rule(options: Mapping[str, Any]) -> "MakeStopRule | None":
     """The function that makes the rule of `stop_when`, where that is given: it compares runs, which the evaluation does not."""
     if options.get("stop_when") is None:
         return None
-    from assay.comparison.stopping import stop_rule
+    from assay.comparison.gate_checks import stop_rule
 
     return stop_rule
 

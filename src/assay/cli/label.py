@@ -6,12 +6,12 @@ from pathlib import Path
 
 from assay.cli.flags import labeller_name
 from assay.cli.output import counted, echo, echo_err, echo_table, echo_wrapped
-from assay.comparison.judge_card import judge_card
 from assay.comparison.labelling import (
     AGREEMENT,
     JudgeRows,
     Plan,
     corrections,
+    judge_card,
     judge_rows,
     plan_labels,
     read_table,

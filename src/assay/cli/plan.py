@@ -17,7 +17,7 @@ from assay.runs.results import tasks_text
 from assay.score_keys import ScoreKey, spellings
 
 if TYPE_CHECKING:
-    from assay.comparison.noise import NoiseRow
+    from assay.comparison.planning import NoiseRow
     from assay.tasks.runnable import Runnable
 
 COLUMNS: Sequence[Column | str] = ("Tasks", "Metric", *number_columns("n", "needed"), "enough", *number_columns("detectable"),
@@ -73,7 +73,7 @@ def _noise(options: argparse.Namespace, aim: Aim, planned: Sequence[Planned]) ->
     """The noise of the tasks that are planned from a run, and the documents for the wanted half-width."""
     if not options.baseline:
         return []
-    from assay.comparison.noise import noise_rows
+    from assay.comparison.planning import noise_rows
     from assay.runs.run import Run
 
     run = Run.open(options.baseline[0]).finished()
@@ -112,7 +112,7 @@ def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRo
 
 
 def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
-    from assay.comparison.rows import below
+    from assay.comparison.contrasts import below
     from assay.runs.run import Run
 
     if len(options.baseline) > 2:

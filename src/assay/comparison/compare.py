@@ -1,6 +1,8 @@
-"""Compares runs document by document, each against the first: rows, flips, and the stage that a difference comes from."""
+"""Compares runs document by document, each against the first: rows, flips, the stage that a difference comes from, and
+recovery: how much of a reference a candidate keeps."""
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,19 +12,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from assay.comparison.contrasts import ComparedTask
-from assay.comparison.gate_text import Gate, parse_gate
-from assay.comparison.gates import GateEvidence, Measured, decide, measure
-from assay.comparison.packs import open_run
-from assay.comparison.pairing import (
-    PROMPT_OPTIONS,
-    PairedTask,
-    pair_tasks,
-    refuse_other_prompts,
-    shared_tasks,
-)
-from assay.comparison.recovery import recovery_of
-from assay.comparison.rows import (
+from assay.comparison.contrasts import (
+    ComparedTask,
     PairedRow,
     below,
     compared_members,
@@ -32,8 +23,18 @@ from assay.comparison.rows import (
     placed_rows,
     selected_rows,
 )
+from assay.comparison.gates import Gate, GateEvidence, Measured, decide, measure, parse_gate
+from assay.comparison.packs import open_run
+from assay.comparison.pairing import (
+    PROMPT_OPTIONS,
+    PairedTask,
+    pair_tasks,
+    refuse_other_prompts,
+    shared_tasks,
+)
 from assay.errors import ConfigError
 from assay.records import AnyJSON, JSONObject
+from assay.results import Estimate
 from assay.runs.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
 from assay.runs.run import Run, model_with_arguments
 from assay.runs.samples.encode import from_json
@@ -41,7 +42,7 @@ from assay.runs.samples.records import StoredSample
 from assay.runs.samples.turns import shown_prompt
 from assay.runs.storage import short_names
 from assay.safe_text import cut
-from assay.statistics.paired import holm
+from assay.statistics.paired import HALF, holm, quantile, smoothed
 
 
 @dataclass(frozen=True)
@@ -399,3 +400,38 @@ def _packages(run: Run) -> Mapping[str, str]:
 def _short(value: AnyJSON) -> str:
     text = value if isinstance(value, str) else "–" if value is None else json.dumps(value, ensure_ascii=False)
     return cut(text, 80)
+
+
+def recovery_of(row: PairedRow, level: float) -> Estimate | None:
+    """The ratio of two numbers on the same documents with Fieller's interval, which there is none of where the reference may as
+    well be 0; None where there is no ratio.
+
+    It holds every ratio r for which b - r a may be 0. The variance of that difference is a polynomial of r of degree 2, known
+    from three of its values.
+    """
+    a, b = row.a, row.b
+    if a is None or b is None or a <= 0 or not math.isfinite(b):
+        return None
+    n = sum(part.member.n for part in row.parts)
+    at = [_variance(row, each) for each in (-0.5, 0.0, 0.5)]
+    contrast = row.contrast(0.999 * b / a)  # at a ratio of 1, bounds of the difference would count
+    if contrast is None or None in at:
+        return Estimate(b / a, n=n)
+    below, middle, above = (each or 0.0 for each in at)
+    of_a, crossed, of_b = 2 * (above + below - 2 * middle), above - below, middle
+    t = quantile(contrast, level) ** 2
+    square, linear, constant = a * a - t * of_a, -(2 * a * b + t * crossed), b * b - t * of_b
+    inside = linear * linear - 4 * square * constant
+    if square <= 0 or inside < 0 or not (of_a or of_b):
+        return Estimate(b / a, n=n)
+    ends = [(-linear + sign * math.sqrt(inside)) / (2 * square) for sign in (-1, 1)]
+    return Estimate(b / a, interval=(max(ends[0], 0.0) if b >= 0 else ends[0], ends[1]), n=n)
+
+
+def _variance(row: PairedRow, ratio: float) -> float | None:
+    """The variance of b - r a for an interval; that of a rate with half a document on either side."""
+    contrast = row.contrast(ratio)
+    if contrast is None:
+        return None
+    share = contrast.draws / (contrast.draws + 2 * HALF) if contrast.unit else 1.0
+    return (smoothed(contrast)[1] / share) ** 2

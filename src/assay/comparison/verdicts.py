@@ -6,10 +6,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from assay.comparison.compare import CompareOptions, check_shares, measured_gates
-from assay.comparison.gate_text import FIX_VALUE, GATE, Gate, parse_gate
-from assay.comparison.gates import Measured, decide
+from assay.comparison.gates import (
+    FIX_VALUE,
+    GATE,
+    Gate,
+    Measured,
+    RunNumbers,
+    decide,
+    decide_count,
+    measure_value,
+    parse_gate,
+)
 from assay.comparison.packs import open_run
-from assay.comparison.run_gates import RunNumbers, decide_count, measure_value
 from assay.errors import ConfigError, check_each, some
 from assay.runs.comparison import GateVerdict, decision_of
 from assay.runs.results import failure_lines

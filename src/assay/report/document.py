@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.comparison.compare import answer, compare, target
-from assay.comparison.judge_card import CardEntry, judge_card
-from assay.comparison.labelling import labelled_rows
+from assay.comparison.labelling import CardEntry, judge_card, labelled_rows
 from assay.errors import AssayError
 from assay.results import ReliabilityPoint, Row
 from assay.runs.comparison import Comparison

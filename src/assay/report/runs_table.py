@@ -8,9 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, get_args
 
-from assay.comparison.best import Best, NumberKey, find_best
 from assay.comparison.compare import check_shares
-from assay.comparison.leaderboard import label_runs
+from assay.comparison.leaderboard import Best, NumberKey, find_best, label_runs
 from assay.errors import ConfigError, did_you_mean, some
 from assay.number_text import format_count, format_level
 from assay.report.cell_text import direction_arrow

@@ -14,7 +14,7 @@ import orjson
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from assay.comparison.judge_card import CardEntry
+from assay.comparison.labelling import CardEntry
 from assay.config.record_json import json_values
 from assay.errors import ConfigError, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_money

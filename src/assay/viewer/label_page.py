@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from starlette.datastructures import QueryParams
 
-from assay.comparison.judge_card import people_agreement
 from assay.comparison.labelling import (
     JudgeRows,
     Plan,
     judge_instructions,
     judge_rows,
+    people_agreement,
     plan_labels,
     scored_documents,
     store_labels,
