@@ -358,7 +358,7 @@ def run(
     documents failed or a limit was reached, `.status` is not `complete`. `progress=False` shows nothing meanwhile.
     """
     from assay.evaluation.api import evaluate_stored
-    from assay.report.notebook_progress import shown_progress
+    from assay.report.progress import shown_progress
 
     own = {**options, "model_args": model_args, "tasks": tasks}
     with shown_progress() if progress else nullcontext() as watch:

@@ -15,6 +15,7 @@ from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, S
 from assay.errors import ConfigError
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
+from assay.report.charts import forest_text
 from assay.report.ci import GateOutcome, recovery_table
 from assay.report.comparison_text import (
     attribution_lines,
@@ -29,7 +30,6 @@ from assay.report.comparison_text import (
 )
 from assay.report.pictures import check_target, plot_comparison, share_differences
 from assay.report.progress import Progress
-from assay.report.text_charts import forest_text
 from assay.runs.comparison import Comparison
 
 VERDICT_EXIT = {SAME: 0, DRIFTS: 1, DIFFER: 1, NOTHING: 2}

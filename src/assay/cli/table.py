@@ -9,12 +9,9 @@ from assay.cli.leaderboard import parse_names
 from assay.cli.output import echo, echo_err, echo_table
 from assay.cli.report import of_readable_runs
 from assay.errors import ConfigError
-from assay.report.html import write_html
-from assay.report.latex import write_latex
-from assay.report.metadata_table import metadata_table
 from assay.report.report_table import ReportTable
-from assay.report.runs_table import RunsTableOptions, runs_table
-from assay.report.table_writers import write_csv, write_json, write_markdown
+from assay.report.runs_table import RunsTableOptions, metadata_table, runs_table
+from assay.report.table_writers import write_csv, write_html, write_json, write_latex, write_markdown
 from assay.runs.files import new_file
 from assay.runs.storage import refuse_url
 

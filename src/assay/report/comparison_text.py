@@ -34,7 +34,6 @@ from assay.number_text import (
     format_signed,
 )
 from assay.records import AnyJSON, JSONDict
-from assay.report.cell_text import direction_arrow
 from assay.report.report_table import (
     Cell,
     Column,
@@ -51,7 +50,7 @@ from assay.report.report_table import (
     number_columns,
 )
 from assay.report.table import metric_cell, shorten_table
-from assay.report.table_writers import csv_text, write_markdown
+from assay.report.table_writers import csv_text, direction_arrow, write_markdown
 from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.runs.results import tasks_text
 from assay.safe_text import cut

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from assay.number_text import format_decimal, format_end, format_level
-from assay.report.cell_text import error_factor
 from assay.report.charts import Point, draw_bar
 from assay.report.comparison_text import compared_table, row_columns, rows_of_run
 from assay.report.document import Slice
@@ -23,6 +22,7 @@ from assay.report.report_table import (
     number_columns,
 )
 from assay.report.table import documents_cell, failed_cell, interval_cell, metric_cell, number_cell, table_rows
+from assay.report.table_writers import error_factor
 from assay.results import Estimate, Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.lines import ResultLine

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from assay.config.option import NOTHING
 from assay.number_text import NO_VALUE, format_decimal, format_duration, format_end, format_money
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.report.cell_text import cell_text, direction_arrow, error_factor
 from assay.report.report_table import (
     Cell,
     Column,
@@ -22,6 +21,7 @@ from assay.report.report_table import (
     make_table,
     number_columns,
 )
+from assay.report.table_writers import cell_text, direction_arrow, error_factor
 from assay.results import Estimate, Results, Row
 from assay.runs.comparison import ComparedRow
 from assay.runs.lines import ResultLine, result_lines

@@ -19,12 +19,10 @@ from assay.config.record_json import json_values
 from assay.errors import ConfigError, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_money
 from assay.records import JSONDict, JSONObject
-from assay.report.cell_text import cell_text
 from assay.report.charts import CARD_WIDTH, Series, draw_part, reliability_panel, reliability_points
 from assay.report.comparison_text import row_json
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
-from assay.report.html import write_page_table
 from assay.report.page_tables import SHORT_COLUMNS, comparison_page_table, results_page_table, short_cells, slices_table
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.report_table import (
@@ -37,7 +35,7 @@ from assay.report.report_table import (
     number_columns,
 )
 from assay.report.table import summary_table
-from assay.report.table_writers import csv_text, write_markdown
+from assay.report.table_writers import cell_text, csv_text, write_markdown, write_page_table
 from assay.results import Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.extensions import ReportOptions

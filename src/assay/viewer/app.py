@@ -39,7 +39,7 @@ from assay.number_text import (
     format_signed,
 )
 from assay.report.drawing import STYLE, Drawing, as_svg
-from assay.report.html import write_page_table
+from assay.report.table_writers import write_page_table
 from assay.version import __version__
 from assay.viewer.compare_page import MAX_RUNS, ComparisonCache, compare_page, flips_page
 from assay.viewer.deadline import DeadlineProtocol

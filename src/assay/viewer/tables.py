@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from assay.number_text import format_short, format_trimmed
-from assay.report.cell_text import cell_text
 from assay.report.index import IndexedRun
 from assay.report.page_tables import bar_cell, estimate_cells, numbers_table, results_page_table
 from assay.report.report_table import (
@@ -30,6 +29,7 @@ from assay.report.report_table import (
     number_columns,
 )
 from assay.report.table import documents_cell, interval_cell, table_rows
+from assay.report.table_writers import cell_text
 from assay.results import Row
 from assay.runs.comparison import ComparedRow
 from assay.runs.lines import ResultLine
