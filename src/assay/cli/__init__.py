@@ -57,6 +57,7 @@ MODULES = {
     "verify-backend": "compare",
     **dict.fromkeys(("export", "import", "pack"), "exchange"),
     **dict.fromkeys(("validate", "fetch"), "tasks"),
+    **dict.fromkeys(("plot", "table", "leaderboard"), "report"),
     "cache": "runs",
     "schema": "ls",
 }

@@ -2,18 +2,19 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from assay.catalog.functions import functions_in
 from assay.cli.flags import task_manager
-from assay.cli.graph_picture import drawn, mermaid
 from assay.cli.output import counted, echo, echo_columns, echo_err, echo_json, echo_wrapped, plain
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
 from assay.errors import ConfigError
-from assay.graphs.reading import GraphFile
+from assay.graphs.reading import GraphFile, likelihood_keys, output_keys, targets
+from assay.graphs.spec import END, START, GenerationSpec, LambdaSpec, LikelihoodSpec, SamplerSpec, SubgraphSpec
 from assay.groups import Group
 from assay.models.load import token_counter
 from assay.records import JSON, Call, Failed, Sample, arguments
@@ -286,3 +287,77 @@ def _write_sample(sample: Sample) -> None:
         if more:
             echo(f"then: {more[0]!r}")
     echo(f"target: {sample.target!r}")
+
+
+def drawn(graph: GraphFile) -> Iterator[str]:
+    """Every node in the order it is reached, each with the nodes after it; ways back are marked."""
+    order = _order(graph)
+    for number, name in enumerate(order):
+        if name == END:
+            continue
+        about = f"  {_about(graph, name)}" if name in graph.nodes else ""
+        yield f"{name}{about}"
+        ways = list(_ways(graph, name))
+        for at, (label, target) in enumerate(ways):
+            corner = "└" if at == len(ways) - 1 else "├"
+            back = "  ↺" if target in order[: number + 1] else ""
+            yield f"  {corner}─{f' {label} ─' if label else ''}► {target}{back}"
+    yield END
+
+
+def mermaid(graph: GraphFile) -> Iterator[str]:
+    """The graph in Mermaid's language."""
+    yield "flowchart TD"
+    numbers = {name: f"n{number}" for number, name in enumerate(_order(graph))}
+    for name, number in numbers.items():
+        if name in (START, END):
+            yield f"    {number}([{name}])"
+        else:
+            yield f'    {number}["{_escaped(name)}<br/>{_escaped(_about(graph, name))}"]'
+    for name, number in numbers.items():
+        for label, target in _ways(graph, name):
+            said = f'|"{_escaped(label)}"|' if label else ""
+            yield f"    {number} -->{said} {numbers[target]}"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r'["<>|]', lambda sign: f"#{ord(sign.group())};", text)
+
+
+def _ways(graph: GraphFile, name: str) -> Iterator[tuple[str, str]]:
+    """The label of every edge from a node, and the node it leads to; without a choice the label is empty."""
+    for edge in graph.edges:
+        if edge.source != name:
+            continue
+        if edge.target is not None:
+            yield "", edge.target
+        for said, target in (edge.path_map or {}).items():
+            yield str(said), str(target)
+
+
+def _order(graph: GraphFile) -> list[str]:
+    """START, then every node when it is first reached, then END."""
+    order = [START]
+    for name in order:
+        for edge in graph.edges:
+            if edge.source == name:
+                order += [each for each in dict.fromkeys(targets(edge)) if each not in order and each != END]
+    return [*order, END]
+
+
+def _about(graph: GraphFile, name: str) -> str:
+    """Describe a node: its type, the model or function it calls, and the keys it writes."""
+    node = graph.nodes[name]
+    description = str(node.node_type)
+    if isinstance(node, GenerationSpec | LikelihoodSpec):
+        description += " " + ", ".join(model.name for model in graph.models[name].values())
+    elif isinstance(node, LambdaSpec):
+        description += " " + node.function.rpartition(".")[2]
+    elif isinstance(node, SubgraphSpec):
+        description += " " + node.subgraph
+    written = output_keys(node.output_keys) if isinstance(node, GenerationSpec | LambdaSpec) else ()
+    if isinstance(node, LikelihoodSpec):
+        written = likelihood_keys(node)
+    if isinstance(node, SamplerSpec):
+        written = tuple(graph.attributes[name])
+    return description + (f" → {', '.join(written)}" if written else "")

@@ -50,23 +50,26 @@ from assay.viewer.guard import RequestGuard, WritePermit, allowed_hosts
 from assay.viewer.json_pages import DOCUMENTS, ProblemDocument, json_bytes, json_path
 from assay.viewer.label_page import WRITING, label_page
 from assay.viewer.library import RunLibrary
-from assay.viewer.many_runs import many_runs_files, many_runs_pages
 from assay.viewer.markup import rendered
+from assay.viewer.matrix import many_runs_files, many_runs_pages
 from assay.viewer.pages import (
     MissingPage,
     Page,
+    choices_table,
     find_run,
     find_task,
+    format_time,
     open_samples,
     run_page,
     runs_page,
     sample_page,
+    scores_table,
     task_page,
     task_url,
+    timeline_table,
 )
 from assay.viewer.query import Condition, read_query, url_for
 from assay.viewer.samples import Database
-from assay.viewer.tables import choices_table, format_time, scores_table, timeline_table
 
 STATIC = Path(__file__).parent / "static"
 MAX_THREADS = 2

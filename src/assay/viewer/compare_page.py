@@ -23,11 +23,10 @@ from assay.runs.folder import SCORED, refuse_links_outside
 from assay.runs.run import Run
 from assay.safe_text import cut
 from assay.viewer.library import RunLibrary
-from assay.viewer.pages import MissingPage, Page, find_run, find_task, markup_links, open_samples
+from assay.viewer.pages import MissingPage, Page, compared_name, find_run, find_task, markup_links, open_samples
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import DiffPart, SampleView, diff_parts, sample_view
 from assay.viewer.samples import Database
-from assay.viewer.tables import compared_name
 from assay.viewer.task_charts import ChartCard, paired_card
 
 MAX_RUNS = 6

@@ -20,7 +20,7 @@ from assay.report.report_table import (
 )
 from assay.runs.run import Run
 from assay.viewer.pages import MissingPage
-from assay.viewer.prices import node_prices
+from assay.viewer.sample_page import node_prices
 from assay.viewer.samples import SOURCE, Database, Samples
 
 MAX_RECORDS = 20_000

@@ -19,13 +19,12 @@ from assay.runs.run import Run
 from assay.runs.samples.records import StoredSample
 from assay.score_keys import join_scores
 from assay.tasks.audit import audit_counts
-from assay.viewer.matrix import Matrix, MatrixNumber, matrix_numbers
+from assay.viewer.matrix import Matrix, MatrixNumber, ScatterPoint, Shown, TrendPoint, matrix_numbers
 from assay.viewer.pages import Page
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import MAX_DEPTH, TOO_DEEP, parse_json, stored_columns, target_of
 from assay.viewer.samples import Samples
 from assay.viewer.task_charts import ChartCard
-from assay.viewer.trends import ScatterPoint, Shown, TrendPoint
 
 VERSION = 1
 """Of all documents: it grows when a field is renamed, removed or changes its meaning; further fields may come at any time."""
