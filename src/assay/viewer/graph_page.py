@@ -4,10 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from starlette.datastructures import QueryParams
+
 from assay.models.servers.server_model import Price
 from assay.number_text import format_money
 from assay.records import Usage
-from assay.report.drawing import Drawing
 from assay.report.graph_drawing import draw_graph, graph_nodes_and_edges
 from assay.report.report_table import (
     Cell,
@@ -18,10 +19,9 @@ from assay.report.report_table import (
     make_table,
     number_columns,
 )
-from assay.runs.run import Run
-from assay.viewer.pages import MissingPage
+from assay.viewer.pages import MissingPage, Page, PageSources
 from assay.viewer.sample_page import node_prices
-from assay.viewer.samples import SOURCE, Database, Samples
+from assay.viewer.samples import SOURCE, Samples
 
 MAX_RECORDS = 20_000
 
@@ -41,16 +41,14 @@ class NodeVisits(NamedTuple):
     cost: float | None = None
 
 
-def graph_view(
-    run: Run, task: str, samples: Samples | None, database: Database
-) -> tuple[Drawing, list[NodeVisits], int]:
-    """Draw the graph; returns the drawing, the visits of every node, and the number of records they were counted
-    from.
-    """
+def graph_page(sources: PageSources, query: QueryParams) -> Page:
+    """The workflow of a graph, and what happened at each node; `known` is the number of records with which that is counted."""
+    run, task = sources.task(query)
+    samples = sources.samples(run, task)
     nodes, edges = graph_nodes_and_edges(run.graph(task))
     if len(nodes) == 2:
         raise MissingPage(f"task {task} is not a graph")
-    known, visited = _count_visits(samples, database, node_prices(run, task)) if samples is not None else (0, {})
+    known, visited = _count_visits(samples, node_prices(run, task)) if samples is not None else (0, {})
     drawn_visits = [
         visited.get(node.name, NodeVisits(node.name, "", 0, 0, 0, 0, None))._replace(about=node.about)
         for node in nodes[1:-1]
@@ -63,7 +61,11 @@ def graph_view(
         else node
         for node in nodes
     ]
-    return draw_graph(drawn, edges), [*drawn_visits, *inner], known
+    visits = [*drawn_visits, *inner]
+    return {
+        "run": run, "task": task, "line": run.line(task), "drawing": draw_graph(drawn, edges), "visits": visits,
+        "nodes": nodes_table(visits), "known": known,
+    }  # fmt: skip
 
 
 def _note(visited: NodeVisits) -> str:
@@ -77,9 +79,7 @@ def _spent(visited: NodeVisits) -> str:
     return " · ".join(part for part in (tokens, cost) if part)
 
 
-def _count_visits(
-    samples: Samples, database: Database, prices: Mapping[str, Price | None]
-) -> tuple[int, dict[str, NodeVisits]]:
+def _count_visits(samples: Samples, prices: Mapping[str, Price | None]) -> tuple[int, dict[str, NodeVisits]]:
     """Count visits by node from the traces of the first records."""
     visits: Counter[str] = Counter()
     records: Counter[str] = Counter()
@@ -88,7 +88,7 @@ def _count_visits(
     spent: defaultdict[str, list[Usage]] = defaultdict(list)
     known = 0
     query = f"select file_row_number from {SOURCE} where trace is not null limit {MAX_RECORDS}"
-    numbers = database.rows(query, [samples.file]) if "trace.node" in samples.stored.leaves else []
+    numbers = samples.database.rows(query, [samples.file]) if "trace.node" in samples.stored.leaves else []
     for row in samples.read([number for [number] in numbers]):
         replies, failed = row.replies or (), row.failed
         trace: list[Any] = next((each["trace"] for each in reversed(replies) if "trace" in each), [])

@@ -24,11 +24,9 @@ from assay.runs.labels import TaskLabels, corrected_key, judged_answer
 from assay.runs.notes import write_notes
 from assay.runs.run import Run
 from assay.statistics.evidence import Estimate
-from assay.viewer.library import RunLibrary
-from assay.viewer.pages import MissingPage, Page, find_run, find_task, open_samples
+from assay.viewer.pages import MissingPage, Page, PageSources
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import as_text, parse_json, prompt_chat, target_of
-from assay.viewer.samples import Database
 
 KEYS = "1234567890-"
 STEPS = 5
@@ -85,10 +83,10 @@ def verdict_buttons(rows: JudgeRows) -> list[VerdictButton]:
     ]
 
 
-def label_request(library: RunLibrary, query: Mapping[str, str], by: str) -> LabelRequest:
+def label_request(sources: PageSources, query: Mapping[str, str]) -> LabelRequest:
     """Read the parameters of a URL or form; a page that does not exist where nothing can be labelled."""
-    run = find_run(library, query.get("run", ""))
-    task, metric, count = find_task(run, query.get("task", "")), query.get("metric", ""), query.get("n", "")
+    run, task = sources.task(query)
+    metric, count, by = query.get("metric", ""), query.get("n", ""), sources.labeller
     try:
         [rows] = judge_rows(run.finished(), [task], metric or None)
     except ConfigError as error:
@@ -97,15 +95,15 @@ def label_request(library: RunLibrary, query: Mapping[str, str], by: str) -> Lab
     return LabelRequest(run, task, rows, (query.get("by") or by).strip()[:80] or by, planned, metric)
 
 
-def label_page(library: RunLibrary, database: Database, query: QueryParams, by: str) -> Page:
+def label_page(sources: PageSources, query: QueryParams) -> Page:
     """The next document that a person has not labelled; or the `doc` that the URL names."""
-    asked = label_request(library, query, by)
+    asked = label_request(sources, query)
     run = Run.open(asked.run.path, follow_links=False)
     plan = plan_labels(run, asked.rows, asked.planned, by=asked.by)
     about = run.labels.get(asked.task)
     own = dict(about.people.get(asked.by, {})) if about is not None else {}
     doc = _chosen(query.get("doc", ""), query.get("after", ""), plan)
-    shown = _document(asked, database, doc)
+    shown = _document(sources, asked, doc)
     last = query.get("last", "")
     return {
         "run": asked.run, "task": asked.task, "line": asked.run.line(asked.task), "by": asked.by, "metric": asked.metric,
@@ -148,11 +146,11 @@ def _corrected(run: Run, asked: LabelRequest) -> ReportTable | None:
     return make_table(["number", *SHORT_COLUMNS], rows)
 
 
-def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONObject | None:
+def _document(sources: PageSources, asked: LabelRequest, doc: int | None) -> JSONObject | None:
     """The texts that a person sees: no verdict of the judge is among them."""
     if doc is None:
         return None
-    samples = open_samples(asked.run, asked.task, database)
+    samples = sources.samples(asked.run, asked.task)
     row = samples.document(doc) if samples is not None else None
     if row is None:
         raise MissingPage(f"no document {doc} in the samples of {asked.task}")
@@ -165,9 +163,9 @@ def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONO
     }  # fmt: skip
 
 
-def store_label(library: RunLibrary, form: Mapping[str, str], by: str) -> str:
+def store_label(sources: PageSources, form: Mapping[str, str]) -> str:
     """Store a label, or take it back; returns the URL of the next document."""
-    asked = label_request(library, form, by)
+    asked = label_request(sources, form)
     run = Run.open(asked.run.path, follow_links=False)
     doc, written = form.get("doc", ""), form.get("label", "").strip()
     rows = asked.rows
@@ -189,9 +187,9 @@ def _number(written: str, rows: JudgeRows) -> float:
     return label
 
 
-def store_notes(library: RunLibrary, form: Mapping[str, str], by: str) -> str:  # noqa: ARG001  # the shape of WRITING
+def store_notes(sources: PageSources, form: Mapping[str, str]) -> str:
     """Store the tags and the note of a run; returns the URL of its page."""
-    run = find_run(library, form.get("run", ""))
+    run = sources.run(form.get("run", ""))
     try:
         write_notes(run.path, form.get("tags", "").split(","), form.get("note", "").replace("\r\n", "\n"))
     except ConfigError as error:

@@ -4,7 +4,7 @@ each other; each as a page, CSV and SVG."""
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from starlette.datastructures import QueryParams
@@ -33,7 +33,7 @@ from assay.report.table_writers import csv_text
 from assay.results import Estimate, Row, keys
 from assay.score_keys import ScoreKey, metric_title, spellings
 from assay.viewer.library import RunLibrary
-from assay.viewer.pages import MissingPage, points_table
+from assay.viewer.pages import MissingPage, Page, PageSources, points_table
 from assay.viewer.query import RunFilter, url_for
 
 MAX_RUNS, MAX_TASKS = 500, 400
@@ -210,9 +210,9 @@ def _sorted(matrix: Matrix, query: QueryParams) -> Matrix:
     return replace(matrix, entries=[*known, *rest])
 
 
-def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
+def matrix_page(sources: PageSources, query: QueryParams) -> Page:
     """The content of the page."""
-    matrix = build_matrix(library, query)
+    matrix = build_matrix(sources.library, query)
     by = query.get("by", "")
     by = by if by in ("tasks", "runs") else "tasks" if len(matrix.entries) <= FEW_RUNS else "runs"
     rest = [(key, value) for key, value in query.multi_items() if key not in ("sort", "desc", "by")]
@@ -231,12 +231,12 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
         "compared": url_for("compare", [("run", each.name) for each in matrix.entries if len(matrix.entries) == 2],
                             baseline="oldest"),
         "has_other_data": bool(matrix.other_data), "has_running": bool(matrix.running),
-        "sorts": SORTS, "sort": sort, "pending": library.pending,
+        "sorts": SORTS, "sort": sort, "pending": sources.library.pending,
         "turned": url_for("matrix", rest, sort=query.get("sort"), desc=query.get("desc"), by="runs" if by == "tasks" else "tasks"),
         "download": lambda kind: url_for(f"matrix.{kind}", query.multi_items()),
         "trend": url_for("trend", [pair for pair in rest if pair[0] != "metric"]),
         "scatter": url_for("scatter", [pair for pair in rest if pair[0] != "metric"]),
-        "live": url_for("events") if library.pending else "",
+        "live": url_for("events") if sources.library.pending else "",
     }  # fmt: skip
 
 
@@ -524,18 +524,22 @@ def draw_scatter(shown: Shown[ScatterPoint]) -> Drawing | None:
     return draw(Chart(f"{x} and {y}", [panel], names if len(names) > 1 else ()))
 
 
-def trend_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
+def trend_page(sources: PageSources, query: QueryParams) -> Page:
     """The content of the page of a trend."""
-    shown = trend(library, query)
+    shown = trend(sources.library, query)
     points = _points_table(shown, TrendPoint)
-    return {**_chart_page(library, query, shown, "trend", draw_trend(shown)), "over": shown.over, "points": points}
+    return {
+        **_chart_page(sources.library, query, shown, "trend", draw_trend(shown)),
+        "over": shown.over,
+        "points": points,
+    }
 
 
-def scatter_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
+def scatter_page(sources: PageSources, query: QueryParams) -> Page:
     """The content of the page of a scatter plot."""
-    shown = scatter(library, query)
+    shown = scatter(sources.library, query)
     points = _points_table(shown, ScatterPoint)
-    return {**_chart_page(library, query, shown, "scatter", draw_scatter(shown)), "points": points}
+    return {**_chart_page(sources.library, query, shown, "scatter", draw_scatter(shown)), "points": points}
 
 
 def _points_table(shown: Shown[P], kind: type[P]) -> ReportTable:
@@ -543,9 +547,7 @@ def _points_table(shown: Shown[P], kind: type[P]) -> ReportTable:
     return points_table(json_keys(kind), records, is_over_time=shown.over == "date")
 
 
-def _chart_page(
-    library: RunLibrary, query: QueryParams, shown: Shown[P], name: str, drawing: Drawing | None
-) -> dict[str, Any]:
+def _chart_page(library: RunLibrary, query: QueryParams, shown: Shown[P], name: str, drawing: Drawing | None) -> Page:
     return {
         "name": name, "shown": shown, "release": shown.matrix.release,
         "drawing": drawing,
@@ -557,73 +559,34 @@ def _chart_page(
     }  # fmt: skip
 
 
-View = Callable[[QueryParams], tuple[str, dict[str, Any]]]
 TYPES = {"csv": "text/csv", "svg": "image/svg+xml"}
-Content = Callable[[RunLibrary, QueryParams], str]
 
 
-def many_runs_pages(library: RunLibrary) -> dict[str, View]:
-    """The pages by path, each with its template and content."""
-    pages = {"matrix": matrix_page, "trend": trend_page, "scatter": scatter_page}
-    return {f"/{name}": partial(_page, f"{name}.html", make, library) for name, make in pages.items()}
-
-
-def _page(
-    template: str, make: Callable[[RunLibrary, QueryParams], dict[str, Any]], library: RunLibrary, query: QueryParams
-) -> tuple[str, dict[str, Any]]:
-    return template, make(library, query)
-
-
-def many_runs_files(library: RunLibrary) -> dict[str, Callable[[Request], Response]]:
-    """The files by path."""
-    return {
-        f"/{page}.{kind}": partial(_file, f"{page}.{kind}", make, library)
-        for page, kinds in FILES.items()
-        for kind, make in kinds.items()
-    }
-
-
-def _file(name: str, make: Content, library: RunLibrary, request: Request) -> Response:
-    kind = name.rpartition(".")[2]
-    headers = {"content-disposition": f'{"inline" if kind == "svg" else "attachment"}; filename="{name}"'}
+def make_file(library: RunLibrary, path: str, request: Request) -> Response:
+    """The numbers of a page over many runs as CSV, or its picture."""
+    kind = path.rpartition(".")[2]
+    headers = {"content-disposition": f'{"inline" if kind == "svg" else "attachment"}; filename="{path[1:]}"'}
     library.read_all()
     with no_collector():
-        text = make(library, request.query_params)
+        text = FILES[path](library, request.query_params)
     return Response(text, media_type=TYPES[kind], headers=headers)
 
 
-def _as_csv(kind: type, records: Iterable[object]) -> str:
-    """Records of a kind as CSV."""
+def _csv(kind: type, records: Iterable[object]) -> str:
     return csv_text(json_keys(kind), ([*json_values(record).values()] for record in records))
 
 
-def _matrix_csv(library: RunLibrary, query: QueryParams) -> str:
-    return _as_csv(MatrixNumber, matrix_numbers(build_matrix(library, query)))
+def _svg(drawn: Drawing | None) -> str:
+    if drawn is None:
+        raise MissingPage("no run has a number to draw")
+    return as_svg(drawn)
 
 
-def _matrix_svg(library: RunLibrary, query: QueryParams) -> str:
-    return as_svg(draw_matrix(build_matrix(library, query)))
-
-
-def _table(kind: type[P], make: Callable[[RunLibrary, QueryParams], Shown[P]]) -> Content:
-    """The numbers of a chart."""
-    return lambda library, query: _as_csv(kind, make(library, query).points)
-
-
-def _drawn(
-    make: Callable[[RunLibrary, QueryParams], Shown[P]], drawing: Callable[[Shown[P]], Drawing | None]
-) -> Content:
-    def as_file(library: RunLibrary, query: QueryParams) -> str:
-        drawn = drawing(make(library, query))
-        if drawn is None:
-            raise MissingPage("no run has a number to draw")
-        return as_svg(drawn)
-
-    return as_file
-
-
-FILES: dict[str, dict[str, Content]] = {
-    "matrix": {"csv": _matrix_csv, "svg": _matrix_svg},
-    "trend": {"csv": _table(TrendPoint, trend), "svg": _drawn(trend, draw_trend)},
-    "scatter": {"csv": _table(ScatterPoint, scatter), "svg": _drawn(scatter, draw_scatter)},
+FILES: dict[str, Callable[[RunLibrary, QueryParams], str]] = {
+    "/matrix.csv": lambda library, query: _csv(MatrixNumber, matrix_numbers(build_matrix(library, query))),
+    "/matrix.svg": lambda library, query: _svg(draw_matrix(build_matrix(library, query))),
+    "/trend.csv": lambda library, query: _csv(TrendPoint, trend(library, query).points),
+    "/trend.svg": lambda library, query: _svg(draw_trend(trend(library, query))),
+    "/scatter.csv": lambda library, query: _csv(ScatterPoint, scatter(library, query).points),
+    "/scatter.svg": lambda library, query: _svg(draw_scatter(scatter(library, query))),
 }

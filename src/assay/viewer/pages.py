@@ -5,7 +5,7 @@ import shlex
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.datastructures import QueryParams
 
@@ -51,7 +51,7 @@ from assay.runs.samples.turns import question_of
 from assay.safe_text import cut
 from assay.score_keys import ScoreKey
 from assay.tasks.audit import KINDS, audit_counts
-from assay.viewer.library import RunLibrary
+from assay.viewer.library import ComparisonCache, RunLibrary
 from assay.viewer.query import OPERATORS, SHOWS, RunFilter, SampleQuery, page_number, read_query, url_for
 from assay.viewer.sample_page import (
     SampleView,
@@ -83,12 +83,38 @@ class MissingPage(Exception):
     """The URL names something that does not exist."""
 
 
-def runs_page(library: RunLibrary, query: QueryParams) -> Page:
+class PageSources(NamedTuple):
+    """What pages are made of: runs, their samples, comparisons; and who labels, if anybody may."""
+
+    library: RunLibrary
+    database: Database
+    comparisons: ComparisonCache
+    labeller: str = ""
+
+    def run(self, name: str) -> Run:
+        """Return the run of that name."""
+        run = self.library.run(name)
+        if run is None:
+            raise MissingPage(f"no run named {name!r:.80} in this folder")
+        return run
+
+    def task(self, query: Mapping[str, str]) -> tuple[Run, str]:
+        """The run and the task that a URL names."""
+        run = self.run(query.get("run", ""))
+        return run, find_task(run, query.get("task", ""))
+
+    def samples(self, run: Run, task: str, metric: ScoreKey | None = None) -> Samples | None:
+        """Open the samples of a task, where they are complete, else the newest of a task in progress; `metric`, if not the main
+        one, decides right, wrong and the order."""
+        return _open_samples(run, task, self.database, metric)
+
+
+def runs_page(sources: PageSources, query: QueryParams) -> Page:
     """All runs, filtered by words in name, model or tasks, and sorted by a column, the latest first."""
     sort = query.get("sort", "created") if query.get("sort", "created") in SORTS else "created"
     descending = query.get("desc", "1" if "sort" not in query else "") == "1"
-    every = library.runs()
-    chosen = RunFilter.of(query)
+    library = sources.library
+    every, chosen = library.runs(), RunFilter.of(query)
     moved = sum(is_moved_aside(entry.name) for entry in every)
     entries = [entry for entry in every if chosen.matches(entry)]
     entries.sort(key=lambda entry: _sort_key(entry, sort), reverse=descending)
@@ -117,9 +143,9 @@ def _sort_key(run: IndexedRun, sort: str) -> tuple[bool, AnyJSON]:
     return value is not None, value if value is not None else 0
 
 
-def run_page(library: RunLibrary, query: QueryParams) -> Page:
+def run_page(sources: PageSources, query: QueryParams) -> Page:
     """One run: its results as a tree or worst first, its audit, usage and provenance."""
-    run = find_run(library, query.get("run", ""))
+    run = sources.run(query.get("run", ""))
     closed = {name for text in query.getlist("closed") for name in text.split("|") if name}
     view = query.get("view", "tree") if query.get("view") in ("tree", "worst", "columns") else "tree"
     lines: Sequence[ResultLine] = run.lines
@@ -167,10 +193,9 @@ def _fold_links(run: Run, closed: set[str], query: QueryParams) -> dict[str, str
     }
 
 
-def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Page:
+def task_page(sources: PageSources, query: QueryParams) -> Page:
     """One task: its results, the distribution of its scores, its samples."""
-    run = find_run(library, query.get("run", ""))
-    task = find_task(run, query.get("task", ""))
+    run, task = sources.task(query)
     sample_query = read_query(query)
     base: Page = {
         "run": run, "task": task, "line": run.line(task), "query": sample_query, "shows": SHOWS, "kinds": KINDS,
@@ -178,7 +203,7 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "live": url_for("events", run=run.name) if run.is_running else "",
         "is_partial": run.is_running and run.sample_file(task) is None,
     }  # fmt: skip
-    samples = open_samples(run, task, database, sample_query.metric)
+    samples = sources.samples(run, task, sample_query.metric)
     scores = samples.scores if samples is not None else ()
     addresses_by_metric = {key: task_url(run.name, task, sample_query, metric=key) for key in scores}
     if base["line"] is not None:
@@ -307,12 +332,11 @@ def _prompt_end(text: str) -> str:
     return text if len(text) <= MAX_QUESTION else "…" + text[-MAX_QUESTION:]
 
 
-def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> Page:
+def sample_page(sources: PageSources, query: QueryParams) -> Page:
     """One sample, with links to the previous and next sample of its list."""
-    run = find_run(library, query.get("run", ""))
-    task = find_task(run, query.get("task", ""))
+    run, task = sources.task(query)
     sample_query, doc, at = read_query(query), query.get("doc", ""), query.get("at", "")
-    samples = open_samples(run, task, database, sample_query.metric)
+    samples = sources.samples(run, task, sample_query.metric)
     row = samples.document(int(doc)) if samples is not None and doc.lstrip("-").isdecimal() and len(doc) < 19 else None
     if samples is None or row is None:
         more = "; while the task runs, only its newest samples are shown" if run.is_running else ""
@@ -332,7 +356,7 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
         "row": row, "verdicts": verdict_views(run, task, row), "labels": label_lines(run.labels.get(task), row.doc_id),
-        "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(library, run, task, row.doc_id),
+        "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(sources.library, run, task, row.doc_id),
     }  # fmt: skip
 
 
@@ -355,14 +379,6 @@ def _same_document(library: RunLibrary, run: Run, task: str, doc_id: int) -> lis
     return [(each.name, url_for("sample", run=each.name, task=task, doc=doc_id)) for each in others[:MAX_OTHERS]]
 
 
-def find_run(library: RunLibrary, name: str) -> Run:
-    """Return the run of that name."""
-    run = library.run(name)
-    if run is None:
-        raise MissingPage(f"no run named {name!r:.80} in this folder")
-    return run
-
-
 def find_task(run: Run, name: str) -> str:
     """Return the name, checked to be a task of the run."""
     if name not in run.tasks and name not in run.broken:
@@ -370,9 +386,7 @@ def find_task(run: Run, name: str) -> str:
     return name
 
 
-def open_samples(run: Run, task: str, database: Database, metric: ScoreKey | None = None) -> Samples | None:
-    """Open the samples of a task, where they are complete, else the newest of a task in progress; `metric`, if not the main one,
-    decides right, wrong and the order."""
+def _open_samples(run: Run, task: str, database: Database, metric: ScoreKey | None) -> Samples | None:
     whole = run.sample_file(task)
     file = whole or newest_file(run, task, database)
     if file is None:
