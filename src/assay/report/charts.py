@@ -27,7 +27,7 @@ from assay.report.drawing import (
     mark,
     text_width,
 )
-from assay.results import ReliabilityPoint
+from assay.results import Estimate, ReliabilityPoint
 
 WIDTH, PART_WIDTH, CARD_WIDTH = 720.0, 560.0, 360.0
 """Widths of a sheet, of a chart among the texts of a page, and of one beside others."""
@@ -200,6 +200,13 @@ def interval_text(value: float, low: float | None, high: float | None) -> str:
     """
     ends = f" ({format_figures(low)} … {format_figures(high)})" if low is not None and high is not None else ""
     return f"{format_figures(value)}{ends}"
+
+
+def estimate_point(at: float, number: Estimate, whose: str, text: str = "") -> Point:
+    """The point of a number, with its interval and how many documents it is of."""
+    value = float(number)
+    title = f"{whose} {interval_text(value, number.low, number.high)}, n {number.n:,}"
+    return Point(at, value, number.low, number.high, title, text=text)
 
 
 @dataclass(frozen=True, slots=True)

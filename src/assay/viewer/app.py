@@ -251,7 +251,7 @@ class Viewer:
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a lone surrogate is shown escaped
 
     def _can_write(self, request: Request) -> bool:
-        return self.permit is not None and self.permit.is_held(dict(request.scope["headers"]))
+        return self.permit is not None and self.permit.is_held(request.headers)
 
     def filter(self, request: Request) -> Response:
         """Redirect the filter form to the URL that has the condition, so that every list of samples has a URL."""

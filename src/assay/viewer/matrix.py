@@ -17,7 +17,7 @@ from assay.number_text import format_short
 from assay.report.charts import Chart, Panel, Point, Series, draw
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, as_svg, fitted, text_width
 from assay.report.index import IndexedRow, IndexedRun
-from assay.report.pictures import date_ticks
+from assay.report.pictures import ends_of_axis, time_panel
 from assay.report.report_table import (
     Cell,
     Column,
@@ -449,21 +449,18 @@ def draw_trend(shown: Shown[TrendPoint]) -> Drawing | None:
     series = []
     for number, name in enumerate(names):
         line = sorted((point for point in shown.points if is_one or point.model == name), key=lambda point: point.at)
-        numbers = [point.row.estimate for point in line]
         points = [
-            Point(point.at, float(number), number.low, number.high, point.title)
-            for point, number in zip(line, numbers, strict=True)
+            Point(point.at, float(point.row.estimate), point.row.estimate.low, point.row.estimate.high, point.title)
+            for point in line
         ]
         series.append(Series(name, points, number, band=True))
     key = shown.keys[0]
     is_share = all(point.row.estimate.is_share for point in shown.points)
-    places = [point.at for point in shown.points]
-    pad = (max(places) - min(places)) * 0.04 or 0.5
-    across = ("training step", None) if shown.over == "step" else ("date (UTC)", date_ticks)
-    panel = Panel(
-        "", f"{key.label}{' (share of 1)' if is_share else ''}, 95 % interval", series, at_label=across[0],
-        limits=(0.0, 1.0) if is_share else None, at_limits=(min(places) - pad, max(places) + pad), at_ticks=across[1],
-    )  # fmt: skip
+    label, places = (
+        f"{key.label}{' (share of 1)' if is_share else ''}, 95 % interval",
+        [point.at for point in shown.points],
+    )
+    panel = time_panel("", label, series, places, by_step=shown.over == "step", is_share=is_share)
     return draw(Chart(f"{key.task} over {'training steps' if shown.over == 'step' else 'time'}", [panel], names))
 
 
@@ -518,9 +515,8 @@ def draw_scatter(shown: Shown[ScatterPoint]) -> Drawing | None:
         series.append(Series(name, points, number, line=False))
     numbers = [point.x for point in shown.points]
     ends = [end for x in numbers for end in (x.value, x.low, x.high) if end is not None]
-    pad = (max(ends) - min(ends)) * 0.04 or 0.5
     x, y = (f"{key.task}: {key.label}" for key in shown.keys)
-    panel = Panel("", y, series, at_label=x, at_limits=(min(ends) - pad, max(ends) + pad))
+    panel = Panel("", y, series, at_label=x, at_limits=ends_of_axis(ends))
     return draw(Chart(f"{x} and {y}", [panel], names if len(names) > 1 else ()))
 
 

@@ -19,7 +19,7 @@ from assay.report.charts import (
     Series,
     Shares,
     draw_part,
-    interval_text,
+    estimate_point,
     reliability_panel,
     reliability_points,
 )
@@ -137,28 +137,22 @@ def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | N
     each = f"select {share} as share, list_position(v, best) - 1 = gold as is_right from ({likelihoods})"
     place = f"least(cast(floor(share * {BINS}) as integer), {BINS - 1})"
     query = f"select avg(share), avg(cast(is_right as double)), count(*) from ({each}) group by {place} order by 1"
-    points = [
-        ReliabilityPoint(confidence, Estimate(share, interval=interval(_rate(share, count)), n=count))
+    numbers = [
+        (confidence, Estimate(share, interval=interval(_rate(share, count)), n=count))
         for confidence, share, count in samples.database.rows(query, [samples.file])
     ]
-    if not points:
+    if not numbers:
         return None
-    numbers = [(point.confidence, point.accuracy) for point in points]
     total = sum(right.n for _, right in numbers)
     gap = sum(right.n * abs(confidence - float(right)) for confidence, right in numbers) / total
-    rows = [
-        (
-            format_decimal(confidence, 3),
-            format_decimal(float(right), 3),
-            format_interval(right.low, right.high),
-            f"{right.n:,}",
-        )
-        for confidence, right in numbers
-    ]
+    rows = []
+    for confidence, right in numbers:
+        shares = format_decimal(confidence, 3), format_decimal(float(right), 3)
+        rows.append((*shares, format_interval(right.low, right.high), f"{right.n:,}"))
     about = (
         f"a calibrated model is on the line; expected calibration error {format_decimal(gap)} over {total:,} samples"
     )
-    panel = reliability_panel("", [Series("", reliability_points(points))])
+    panel = reliability_panel("", [Series("", reliability_points([ReliabilityPoint(*number) for number in numbers]))])
     head = ("confidence", "right", "95 %", "n")
     return ChartCard("reliability", "Reliability", about, draw_part(panel, about, CARD_WIDTH), head, rows)
 
@@ -207,25 +201,13 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     points, table = [], []
     for mean, low, high, *summary in rows:
         name, part = f"{low:,} … {high:,}", slice_score(summary, samples.scale)
-        value, ends = float(part), (part.low, part.high)
-        title = f"{name} characters: {interval_text(value, *ends)}, n {part.n:,}"
-        points.append(Point(mean, value, *ends, title))
-        table.append((name, format_decimal(value), format_interval(*ends), f"{part.n:,}"))
-    panel = Panel(
-        "",
-        f"{samples.metric.metric}, 95 % interval",
-        [Series("", points)],
-        at_label="characters of the answer",
-    )
+        points.append(estimate_point(mean, part, f"{name} characters:"))
+        table.append((name, format_decimal(float(part)), format_interval(part.low, part.high), f"{part.n:,}"))
+    label = f"{samples.metric.metric}, 95 % interval"
+    panel = Panel("", label, [Series("", points)], at_label="characters of the answer")
     about = "mean score by tenths of the samples, from the shortest answers to the longest; answers of one length stay together"
-    return ChartCard(
-        "length",
-        "Length and score",
-        about,
-        draw_part(panel, about, CARD_WIDTH),
-        ("characters", "score", "95 %", "n"),
-        table,
-    )
+    head = ("characters", "score", "95 %", "n")
+    return ChartCard("length", "Length and score", about, draw_part(panel, about, CARD_WIDTH), head, table)
 
 
 def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | None:
@@ -246,15 +228,9 @@ def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | Non
     most = max(n for n, *_ in counted)
     full = [(right, count) for n, right, count, _ in counted if n == most]
     points = [*_passes(most, full)]
-    limits = (0.6, min(most, MAX_K) + 0.4)
-    panel = Panel(
-        "",
-        "pass@k, 95 % interval",
-        [Series("", points)],
-        at_label="k, number of answers",
-        limits=(0.0, 1.0),
-        at_limits=limits,
-    )
+    ends = (0.6, min(most, MAX_K) + 0.4)
+    panel = Panel("", "pass@k, 95 % interval", [Series("", points)], at_label="k, number of answers", limits=SHARE,
+                  at_limits=ends)  # fmt: skip
     total = sum(count for _, count in full)
     about = f"the chance that at least one of k answers is right, over {total:,} documents with {most} answers each"
     rows = [(f"{point.at:g}", format_decimal(point.value), format_interval(point.low, point.high)) for point in points]
@@ -291,27 +267,13 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
     series = [Series("", [point]) for point in points]
     panel = Panel("", f"{first.metric.metric} in {names[1]}", series, diagonal=limits == SHARE,
                   at_label=f"in {names[0]}", limits=limits, whole=True, at_limits=limits)  # fmt: skip
-    above, below = (sum(n for a, b, n in rows if is_there(a, b)) for is_there in (_is_less, _is_more))
+    above, below = sum(n for a, b, n in rows if a < b), sum(n for a, b, n in rows if a > b)
     about = (
         f"{total:,} documents: {above:,} score higher in {names[1]}, {below:,} lower, {total - above - below:,} alike"
     )
     table = [(format_figures(a), format_figures(b), f"{n:,}") for a, b, n in rows[:50]]
-    return ChartCard(
-        "paired",
-        "The same documents in both runs",
-        about,
-        draw_part(panel, about, CARD_WIDTH),
-        (names[0], names[1], "documents"),
-        table,
-    )
-
-
-def _is_less(a: float, b: float) -> bool:
-    return a < b
-
-
-def _is_more(a: float, b: float) -> bool:
-    return a > b
+    title, drawing = "The same documents in both runs", draw_part(panel, about, CARD_WIDTH)
+    return ChartCard("paired", title, about, drawing, (*names, "documents"), table)
 
 
 def _passes(n: int, counted: Sequence[tuple[int, int]]) -> Iterator[Point]:
