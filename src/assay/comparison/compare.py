@@ -228,15 +228,14 @@ def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: i
     change = member.scores_b - member.scores_a
     worse = change if row.better is False else -change
     order = np.lexsort((member.documents, -np.abs(change)))
-    places = [place for place in order if worse[place] > 0][:most] + [place for place in order if worse[place] < 0][
-        :most
-    ]
-    rows_a = task.places_a[member.places]
-    rows_b = task.places_b[member.places]
-    stored_a = task.scores_a.some([int(rows_a[p]) for p in places])
-    stored_b = task.scores_b.some([int(rows_b[p]) for p in places])
-    return [
-        Flip(
+    losses, gains = ([place for place in order if sign * worse[place] > 0][:most] for sign in (1, -1))
+    rows_a, rows_b = task.places_a[member.places], task.places_b[member.places]
+    stored_a = task.scores_a.some([int(rows_a[place]) for place in (*losses, *gains)])
+    stored_b = task.scores_b.some([int(rows_b[place]) for place in (*losses, *gains)])
+    flips = []
+    for place in (*losses, *gains):
+        a, b = stored_a[int(rows_a[place])], stored_b[int(rows_b[place])]
+        flip = Flip(
             task=task.name,
             doc_id=int(member.documents[place]),
             metric=row.key.metric,
@@ -244,16 +243,16 @@ def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: i
             run=run,
             score_a=float(member.scores_a[place]),
             score_b=float(member.scores_b[place]),
-            answer_a=answer(stored_a[int(rows_a[place])], row.key.filter),
-            answer_b=answer(stored_b[int(rows_b[place])], row.key.filter),
-            target=target(stored_a[int(rows_a[place])]) or target(stored_b[int(rows_b[place])]),
-            question=shown_prompt(stored_a[int(rows_a[place])]) or shown_prompt(stored_b[int(rows_b[place])]),
+            answer_a=answer(a, row.key.filter),
+            answer_b=answer(b, row.key.filter),
+            target=target(a) or target(b),
+            question=shown_prompt(a) or shown_prompt(b),
             is_loss=None if row.better is None else bool(worse[place] > 0),
             doc_id_b=int(task.scores_b.documents[rows_b[place]]),
-            question_b=_other_prompt(stored_a[int(rows_a[place])], stored_b[int(rows_b[place])]),
+            question_b=_other_prompt(a, b),
         )
-        for place in places
-    ]
+        flips.append(flip)
+    return flips
 
 
 def _other_prompt(one: StoredSample, two: StoredSample) -> str:

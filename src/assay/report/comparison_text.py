@@ -484,7 +484,7 @@ def _row(row: VerificationRow) -> list[Cell]:
 
 def _failures(of: Verification) -> Iterator[str]:
     for side in (0, 1):
-        reasons = Counter(each[side + 1] for each in of.answers.failures if each[side + 1])
+        reasons = Counter(filter(None, (failure.b if side else failure.a for failure in of.answers.failures)))
         if reasons:
             yield f"{'AB'[side]} failed {reasons.total()} requests:"
             yield from (f"  {count} × {reason}" for reason, count in reasons.most_common(MAX_EXAMPLES))
@@ -526,16 +526,12 @@ def _excerpt(of: Divergence, text: str) -> str:
 def verification_json(of: Verification) -> JSONDict:
     """The verification as a JSON object."""
     answers = of.answers
-    by_request, by_token = (
-        [each.difference for each in answers.likelihoods],
-        [each.per_token for each in answers.likelihoods],
-    )
     return {
         "verdict": of.verdict,
         "because": list(of.because),
         "a": {"model": of.of.labels[0], "identity": of.of.identities[0]},
         "b": {"model": of.of.labels[1], "identity": of.of.identities[1]},
-        "tolerance": {"per_token": of.tolerance.per_token, "texts": of.tolerance.texts},
+        "tolerance": asdict(of.tolerance),
         "requests": {
             kind: {"asked": asked, "compared": compared, "not_comparable": left}
             for kind, asked, compared, left in counts_by_kind(of)
@@ -546,28 +542,29 @@ def verification_json(of: Verification) -> JSONDict:
         "texts": {
             "compared": answers.compared["generate"],
             "equal": answers.compared["generate"] - len(answers.divergences),
-            "divergences": [{**each._asdict(), "where": each.where._asdict()} for each in answers.divergences],
+            "divergences": [*map(asdict, answers.divergences)],
         },
         "likelihoods": {
             "compared": len(answers.likelihoods),
             "counted_tokens": of.of.count_tokens is not None,
             "greedy_changed": answers.greedy_changed,
-            "per_request": {**spread(by_request), "histogram": _histogram_json(by_request)},
-            "per_token": {**spread(by_token), "histogram": _histogram_json(by_token)},
+            "per_request": _differences_json([each.difference for each in answers.likelihoods]),
+            "per_token": _differences_json([each.per_token for each in answers.likelihoods]),
         },
         "choices": {
             "questions": answers.questions,
-            "flips": [{**each._asdict(), "where": each.where._asdict()} for each in answers.flips],
+            "flips": [*map(asdict, answers.flips)],
         },
         "scores": [_score_json(row) for row in of.rows],
-        "failures": [{**each._asdict(), "where": each.where._asdict()} for each in answers.failures],
+        "failures": [*map(asdict, answers.failures)],
         "broken": dict(of.of.broken),
         "remarks": list(of.of.remarks),
     }
 
 
-def _histogram_json(values: Sequence[float]) -> list[JSONDict]:
-    return [{"up_to": edge, "count": count} for edge, count in histogram(values, EDGES)]
+def _differences_json(values: Sequence[float]) -> JSONDict:
+    counts = [{"up_to": edge, "count": count} for edge, count in histogram(values, EDGES)]
+    return {**spread(values), "histogram": counts}
 
 
 def _score_json(row: VerificationRow) -> JSONDict:

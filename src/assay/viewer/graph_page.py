@@ -1,8 +1,8 @@
 """The page of a graph: its workflow drawn, with visits, failures, time, tokens and cost per node."""
 
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
@@ -26,19 +26,27 @@ from assay.viewer.samples import SOURCE, Samples
 MAX_RECORDS = 20_000
 
 
-class NodeVisits(NamedTuple):
+@dataclass
+class NodeVisits:
     """The visits of a node: records, requests, failures, seconds in models, tokens read and written, and their cost."""
 
     name: str
-    about: str
-    visits: int
-    records: int
-    requests: int
-    failed: int
-    seconds: float | None
+    about: str = ""
+    visits: int = 0
+    records: int = 0
+    requests: int = 0
+    failed: int = 0
+    seconds: float | None = None
     read: int = 0
     written: int = 0
     cost: float | None = None
+
+    def add(self, usage: Usage, price: Price | None) -> None:
+        """Count what a request spent."""
+        self.seconds = (self.seconds or 0.0) + usage.seconds or None
+        self.read, self.written = self.read + usage.read, self.written + usage.written
+        if price is not None and (usage.read or usage.written):
+            self.cost = (self.cost or 0.0) + price.of(usage)
 
 
 def graph_page(sources: PageSources, query: QueryParams) -> Page:
@@ -49,10 +57,7 @@ def graph_page(sources: PageSources, query: QueryParams) -> Page:
     if len(nodes) == 2:
         raise MissingPage(f"task {task} is not a graph")
     known, visited = _count_visits(samples, node_prices(run, task)) if samples is not None else (0, {})
-    drawn_visits = [
-        visited.get(node.name, NodeVisits(node.name, "", 0, 0, 0, 0, None))._replace(about=node.about)
-        for node in nodes[1:-1]
-    ]
+    drawn_visits = [replace(visited.get(node.name, NodeVisits(node.name)), about=node.about) for node in nodes[1:-1]]
     inner = [visits for name, visits in visited.items() if name not in {node.name for node in nodes}]
     notes = {visits.name: visits for visits in drawn_visits}
     drawn = [
@@ -81,46 +86,24 @@ def _spent(visited: NodeVisits) -> str:
 
 def _count_visits(samples: Samples, prices: Mapping[str, Price | None]) -> tuple[int, dict[str, NodeVisits]]:
     """Count visits by node from the traces of the first records."""
-    visits: Counter[str] = Counter()
-    records: Counter[str] = Counter()
-    requests: Counter[str] = Counter()
-    failures: Counter[str] = Counter()
-    spent: defaultdict[str, list[Usage]] = defaultdict(list)
-    known = 0
+    known, visited = 0, dict[str, NodeVisits]()
     query = f"select file_row_number from {SOURCE} where trace is not null limit {MAX_RECORDS}"
     numbers = samples.database.rows(query, [samples.file]) if "trace.node" in samples.stored.leaves else []
     for row in samples.read([number for [number] in numbers]):
-        replies, failed = row.replies or (), row.failed
+        replies = row.replies or ()
         trace: list[Any] = next((each["trace"] for each in reversed(replies) if "trace" in each), [])
         known += 1
-        records.update({name for name, _ in trace})
+        for name in dict.fromkeys(name for name, _ in trace):
+            visited.setdefault(name, NodeVisits(name)).records += 1
         for name, numbers in trace:
-            visits[name] += 1
-            requests[name] += len(numbers)
-            used = [replies[number].get("usage") for number in numbers if number < len(replies)]
-            spent[name] += [Usage(*usage) for usage in used if usage]
-        if failed and trace:
-            failures[trace[-1][0]] += 1
-    return known, {
-        name: NodeVisits(
-            name,
-            "",
-            visits[name],
-            records[name],
-            requests[name],
-            failures[name],
-            *_totals(spent[name], prices.get(name)),
-        )
-        for name in visits
-    }
-
-
-def _totals(spent: Sequence[Usage], price: Price | None) -> tuple[float | None, int, int, float | None]:
-    """Seconds, tokens read, tokens written and cost."""
-    reported = [usage for usage in spent if usage.read or usage.written]
-    cost = sum(map(price.of, reported)) if price is not None and reported else None
-    read, written = sum(usage.read for usage in spent), sum(usage.written for usage in spent)
-    return sum(usage.seconds for usage in spent) or None, read, written, cost
+            node = visited[name]
+            node.visits, node.requests = node.visits + 1, node.requests + len(numbers)
+            for usage in (replies[number].get("usage") for number in numbers if number < len(replies)):
+                if usage:
+                    node.add(Usage(*usage), prices.get(name))
+        if row.failed and trace:
+            visited[trace[-1][0]].failed += 1
+    return known, visited
 
 
 def nodes_table(visits: Sequence[NodeVisits]) -> ReportTable:

@@ -288,12 +288,8 @@ class ProblemDocument:
     version: int = VERSION
 
 
-def number_record(row: Row) -> NumberRecord:
-    return NumberRecord(row)
-
-
 def run_record(run: IndexedRun) -> RunRecord:
-    headline = number_record(run.headline) if run.headline is not None else None
+    headline = NumberRecord(run.headline) if run.headline is not None else None
     return RunRecord(run, url_for("run", run=run.name), headline)
 
 
@@ -304,7 +300,7 @@ def runs_document(page: Page) -> RunsDocument:
 
 def run_document(page: Page) -> RunDocument:
     run: Run = page["run"]
-    lines = [LineRecord(line, [number_record(row) for row in line.numbers]) for line in run.lines]
+    lines = [LineRecord(line, [*map(NumberRecord, line.numbers)]) for line in run.lines]
     progress = ProgressRecord(run.live) if run.is_running else None
     return RunDocument(
         run_record(index_run(run)),
@@ -324,7 +320,7 @@ def chart_record(card: ChartCard) -> ChartRecord:
 def task_document(page: Page) -> TaskDocument:
     run: Run = page["run"]
     task, line, shown = page["task"], page["line"], page["page"]
-    numbers = [number_record(each) for each in line.numbers] if line is not None else []
+    numbers = [*map(NumberRecord, line.numbers)] if line is not None else []
     not_run = line.not_run if line is not None else ""
     if shown is None:
         return TaskDocument(run.name, task, not_run, numbers, dict(run.config(task)), "", 0, 1, 1, None, {}, [])
@@ -391,7 +387,9 @@ def scatter_document(page: Page) -> ScatterDocument:
 
 
 def graph_document(page: Page) -> GraphDocument:
-    return GraphDocument(page["run"].name, page["task"], page["known"], [each._asdict() for each in page["visits"]])
+    return GraphDocument(
+        page["run"].name, page["task"], page["known"], [dataclasses.asdict(node) for node in page["visits"]]
+    )
 
 
 def label_document(page: Page) -> LabelDocument:
