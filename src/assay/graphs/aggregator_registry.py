@@ -80,6 +80,7 @@ def of_aggregation(name: str, aggregation: Aggregation) -> MakeCollation:
             evidence=lambda values: {name: NumberEvidence(bound, values)},
         )
 
+    make.sentence = aggregation.sentence  # type: ignore[attr-defined]  # for `assay ls`
     return dress(make, aggregation.function, [reads, AGGREGATIONS.accepts(aggregation)])
 
 

@@ -97,10 +97,12 @@ def remove_whitespace() -> Step:
 
 
 def lowercase() -> Step:
+    """In lower case."""
     return each(lambda response: response.lower())
 
 
 def uppercase() -> Step:
+    """In upper case."""
     return each(lambda response: response.upper())
 
 
