@@ -9,8 +9,7 @@ from scipy import stats
 
 import assay
 from assay import ConfigError
-from assay.comparison.compare import compare
-from assay.comparison.verdicts import gate
+from assay.comparison.compare import compare, gate
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.plugins import registry
 from assay.scoring.combined import EnsembleScorer

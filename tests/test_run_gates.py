@@ -12,13 +12,11 @@ import pytest
 
 import run_world
 from assay.cli import main
-from assay.comparison.compare import compare
+from assay.comparison.compare import compare, gate
 from assay.comparison.gates import RunNumbers, parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
-from assay.comparison.verdicts import gate
 from assay.errors import AssayError
-from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
-from assay.report.comparison_text import gate_line
+from assay.report.comparison_text import GateOutcome, annotations, gate_line, gates_markdown, gates_text, junit_xml
 from assay.report.report_table import make_table
 from assay.report.table_writers import write_markdown
 from assay.runs.comparison import GateVerdict

@@ -379,7 +379,6 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     database = Database(tmp_path)
     known, visited = _count_visits(
         Samples(database, database.samples(SampleFile(tmp_path / "t.parquet")), None, True),
-        database,
         {"a": Price(1e6, 2e6, 0.0), "b": None},
     )
     assert known == 3

@@ -358,10 +358,10 @@ def run(
     documents failed or a limit was reached, `.status` is not `complete`. `progress=False` shows nothing meanwhile.
     """
     from assay.evaluation.api import evaluate_stored
-    from assay.report.progress import shown_progress
+    from assay.report.progress import Progress
 
     own = {**options, "model_args": model_args, "tasks": tasks}
-    with shown_progress() if progress else nullcontext() as watch:
+    with Progress(from_python=True) if progress else nullcontext() as watch:
         return evaluate_stored(model, own, task_manager, _stop_rule(own), watch or _unseen)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from assay.cli.flags import run_options
+from assay.cli.flags import given, run_options
 from assay.cli.gate import begin_report, report_gates
 from assay.cli.output import draw_table, echo, echo_err, echo_json, echo_table, echo_wrapped, screen
 from assay.cli.report import of_readable_runs
@@ -16,8 +16,8 @@ from assay.errors import ConfigError
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.report.charts import forest_text
-from assay.report.ci import GateOutcome, recovery_table
 from assay.report.comparison_text import (
+    GateOutcome,
     attribution_lines,
     comparison_csv,
     comparison_json,
@@ -25,6 +25,7 @@ from assay.report.comparison_text import (
     comparison_tables,
     flip_lines,
     gate_line,
+    recovery_table,
     verification_json,
     verification_text,
 )
@@ -61,19 +62,18 @@ def run_compare(options: argparse.Namespace) -> int:
 
 
 def _compared(runs: Sequence[str], options: argparse.Namespace) -> Comparison:
-    return compare(
-        [Path(each) for each in runs],
-        tasks=options.tasks,
-        metrics=options.metrics,
-        gates=options.gate,
-        cluster_by=options.cluster_by,
-        allow_different_prompts=options.allow_different_prompts,
-        allow_incomplete=options.allow_incomplete,
-        flips=options.flips,
-        level=options.level,
-        power=options.power,
-        recovery=options.recovery,
+    names = (
+        "tasks",
+        "metrics",
+        "cluster_by",
+        "allow_different_prompts",
+        "allow_incomplete",
+        "flips",
+        "level",
+        "power",
+        "recovery",
     )
+    return compare([Path(run) for run in runs], gates=options.gate, **given(options, *names))
 
 
 def _gates_code(comparison: Comparison, options: argparse.Namespace) -> int:

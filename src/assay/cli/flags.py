@@ -47,6 +47,11 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
+def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The values of these flags, as parameters of the function that they are named like."""
+    return {name: getattr(options, name) for name in names}
+
+
 class Flags:
     """Adds flags of the usual kinds to a parser; called, one as argparse takes it. Names of a flag are one text: `--tasks -t`."""
 

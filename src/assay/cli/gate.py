@@ -8,28 +8,19 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from assay.cli.flags import SUMMARY
+from assay.cli.flags import SUMMARY, given
 from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, echo_wrapped
-from assay.comparison.verdicts import GateReport, gate
+from assay.comparison.compare import GateReport, gate
 from assay.errors import ConfigError
-from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
+from assay.report.comparison_text import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.runs.files import make_folder, new_file
 from assay.runs.storage import refuse_url, shown_path
 from assay.safe_text import printable
 
 
 def run_gate(options: argparse.Namespace) -> int:
-    def make() -> GateReport:
-        return gate(
-            options.folder,
-            options.gates,
-            baseline=options.baseline,
-            level=options.level,
-            allow_incomplete=options.allow_incomplete,
-            allow_different_prompts=options.allow_different_prompts,
-        )
-
-    return concluded(make, options)
+    parameters = given(options, "baseline", "level", "allow_incomplete", "allow_different_prompts")
+    return concluded(lambda: gate(options.folder, options.gates, **parameters), options)
 
 
 def begin_report(options: argparse.Namespace) -> None:

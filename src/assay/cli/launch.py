@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from assay.cli.flags import define_run, run_options
+from assay.cli.flags import define_run, given, run_options
 from assay.cli.output import echo
 from assay.cli.run import config_file
 from assay.cli.run_gates import taken_from
@@ -23,7 +23,7 @@ SENDERS = {"slurm": ("sbatch",), "k8s": ("kubectl", "apply", "-f", "-")}
 def run_launch(options: argparse.Namespace) -> int:
     config = _checked(options.file, shares_disk=options.executor == "slurm")
     names = ("nodes", "gpus_per_node", "time", "partition", "account", "image", "env", "volume")
-    launch_options = LaunchOptions(**{name: getattr(options, name) for name in names})
+    launch_options = LaunchOptions(**given(options, *names))
     check(launch_options, options.executor, config)
     file = Path(options.file)
     if options.executor == "slurm":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from assay.cli.flags import given
 from assay.cli.output import echo, echo_err, echo_json, echo_table
 from assay.comparison.leaderboard import Leaderboard, Ranking, Standing, leaderboard
 from assay.config.record_json import json_values
@@ -43,12 +44,8 @@ T = TypeVar("T")
 def run_report(options: argparse.Namespace) -> int:
     path = options.output_path
     name = options.format or (format_of_file(Path(path)) if path is not None else "html")
-    report_options = ReportOptions(
-        tasks=options.tasks,
-        samples=options.samples,
-        columns=options.slice,
-        allow_different_prompts=options.allow_different_prompts,
-    )
+    parameters = given(options, "tasks", "samples", "allow_different_prompts")
+    report_options = ReportOptions(columns=options.slice, **parameters)
     if path == "-" or (path is None and name != "html"):
         text, is_whole = of_readable_runs(options.runs, lambda runs: report_text(runs, name, report_options))
         sys.stdout.write(text)
@@ -92,9 +89,7 @@ def run_plot(options: argparse.Namespace) -> int:
     target = options.output or f"{options.kind}.svg"
     if target != TO_STDOUT:
         check_target(Path(target))  # before any run is read
-    picture = plot(
-        options.runs, options.kind, tasks=options.tasks, metric=options.metric, over=options.over, title=options.title
-    )
+    picture = plot(options.runs, options.kind, **given(options, "tasks", "metric", "over", "title"))
     write_picture(picture, target)
     return 0
 
@@ -125,14 +120,10 @@ def run_table(options: argparse.Namespace) -> int:
         refuse_url(path)
     form = options.format or (_format_of_file(path) if path is not None else "terminal")
     chosen = RunsTableOptions(
-        tasks=options.tasks,
-        metrics=options.metrics,
         names=parse_names(options.name),
-        level=options.level,
         spread=options.error,
-        digits=options.digits,
         transposed=options.transpose,
-        allow_different_prompts=options.allow_different_prompts,
+        **given(options, "tasks", "metrics", "level", "digits", "allow_different_prompts"),
     )
     table, is_whole = of_readable_runs(
         options.runs,
@@ -183,14 +174,8 @@ RATING = (
 
 
 def run_leaderboard(options: argparse.Namespace) -> int:
-    board = leaderboard(
-        options.runs,
-        tasks=options.tasks,
-        metrics=options.metrics,
-        names=parse_names(options.name),
-        level=options.level,
-        allow_different_prompts=options.allow_different_prompts,
-    )
+    parameters = given(options, "tasks", "metrics", "level", "allow_different_prompts")
+    board = leaderboard(options.runs, names=parse_names(options.name), **parameters)
     if options.format == "json":
         echo_json(leaderboard_json(board))
     elif options.format == "csv":

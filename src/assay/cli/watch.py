@@ -19,8 +19,8 @@ from assay.cli.flags import run_options
 from assay.cli.output import EXIT, command_line, echo, echo_err, echo_wrapped, plain
 from assay.cli.run import config_file, evaluated_once
 from assay.cli.sweep import SweepResults, free_memory, show_sweep, sweep_code
+from assay.comparison.compare import decide_next
 from assay.comparison.gate_checks import check_gates
-from assay.comparison.verdicts import decide_next
 from assay.config.arguments import parse_arguments
 from assay.config.folders import runs_folder
 from assay.config.run import RunConfig, identity_of

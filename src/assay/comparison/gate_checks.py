@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from assay.checks import Check, Level, refuse
+from assay.comparison.compare import needs_baseline, parse_gates
 from assay.comparison.contrasts import PairedRow
 from assay.comparison.gates import ENDED, GATE, Gate, Plain, parse_gate, refuse_beyond, selected, suggestion
 from assay.comparison.packs import open_run
 from assay.comparison.pairing import PROMPT_OPTIONS, task_scores
 from assay.comparison.planning import Aim, unknown_task
-from assay.comparison.verdicts import needs_baseline, parse_gates
 from assay.config.run import identity_of
 from assay.errors import ConfigError, Place, Problem, collect, some
 from assay.evaluation.estimates import shares
