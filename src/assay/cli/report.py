@@ -28,7 +28,7 @@ from assay.report.report_table import (
     number_columns,
 )
 from assay.report.runs_table import RunsTableOptions, metadata_table, runs_table
-from assay.report.table_writers import Value, csv_text, write_csv, write_html, write_json, write_latex, write_markdown
+from assay.report.table_writers import csv_text, write_csv, write_html, write_json, write_latex, write_markdown
 from assay.report.write import format_of_file, report_text, write_report
 from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
@@ -155,23 +155,6 @@ def _format_of_file(path: Path) -> str:
 CSV = ("board", "metric", "filter", "pool", "rank", "rank_low", "rank_high", "name", "value", "low", "high", "n", "wins", "ties",
        "losses", "difference", "difference_low", "difference_high", "p")  # fmt: skip
 
-RATING = (
-    "name",
-    "pool",
-    "rank",
-    "ranks",
-    "rating",
-    "stderr",
-    "low",
-    "high",
-    "wins",
-    "ties",
-    "losses",
-    "documents",
-    "reason",
-)
-"""The keys of a rating in JSON, in the order that people read them."""
-
 
 def run_leaderboard(options: argparse.Namespace) -> int:
     parameters = given(options, "tasks", "metrics", "level", "allow_different_prompts")
@@ -214,7 +197,7 @@ def leaderboard_json(board: Leaderboard) -> object:
 def _rating_values(rating: Rating) -> JSONDict:
     values = json_values(rating)
     values |= {end: None for end in ("low", "high") if values[end] in (math.inf, -math.inf)}
-    return {name: values[name] for name in RATING}
+    return values
 
 
 def leaderboard_tables(board: Leaderboard) -> list[ReportTable]:
@@ -272,16 +255,13 @@ def _name_cells(ranked: Rating | Standing) -> list[Cell]:
 
 def leaderboard_csv(board: Leaderboard) -> str:
     """Every row of every board."""
-    rows: list[Sequence[Value]] = []
+    rows: list[JSONDict] = []
     for rating in board.ratings:
         values = _rating_values(rating)
-        numbers = [values[name] for name in ("rating", "low", "high", "documents", "wins", "ties", "losses")]
-        name = ("ratings", None, None, rating.pool, rating.rank, *rating.ranks, rating.name)
-        rows.append([*name, *numbers, None, None, None, None])
+        rows.append({**values, "board": "ratings", "value": values["rating"], "n": values["documents"]})
     for ranking in board.rankings:
-        for row in ranking.standings:
-            values = json_values(row)
-            about = (ranking.name, ranking.metric, ranking.filter, None, row.rank, *row.ranks, row.name)
-            numbers = [values[name] for name in ("value", "low", "high", "n")]
-            rows.append([*about, *numbers, None, None, None, *(values[name] for name in CSV[-4:])])
-    return csv_text(CSV, rows)
+        about = {"board": ranking.name, "metric": ranking.metric, "filter": ranking.filter}
+        rows += [json_values(standing) | about for standing in ranking.standings]
+    for row in rows:
+        row["rank_low"], row["rank_high"] = row["ranks"]
+    return csv_text(CSV, [[row.get(name) for name in CSV] for row in rows])

@@ -7,7 +7,7 @@ import random
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ import orjson
 from assay.comparison.pairing import PairedColumn, TaskScores, scoring_configs, task_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import Floats, JSONDict, JSONObject, mapping
-from assay.results import Row, Share
+from assay.results import Row, Share, keys
 from assay.runs.files import write_sink
 from assay.runs.folder import RunError
 from assay.runs.labels import (
@@ -474,7 +474,7 @@ class CardEntry:
 
     task: str
     name: str
-    number: Estimate
+    number: Estimate = field(metadata=keys("value", "low", "high", "n"))
     meaning: str
 
 

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from os import PathLike
@@ -36,7 +36,7 @@ from assay.report.report_table import (
 )
 from assay.report.table import summary_table
 from assay.report.table_writers import cell_text, csv_text, write_markdown, write_page_table
-from assay.results import Row
+from assay.results import Row, keys
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
@@ -319,56 +319,31 @@ def _run_json(part: RunPart) -> JSONObject:
                 "task": each.task,
                 "column": each.column,
                 "metric": str(each.metric),
-                "parts": [
-                    {
-                        "name": part.name,
-                        "value": part.number.value,
-                        "low": part.number.low,
-                        "high": part.number.high,
-                        "note": f"n {part.number.n:,}",
-                    }
-                    for part in each.parts
-                ],
+                "parts": [{**json_values(part), "note": f"n {part.number.n:,}"} for part in each.parts],
             }
             for each in part.slices
         ],
         "worst": [{**asdict(sample), "scores": join_scores(sample.scores)} for sample in part.worst],
         "curves": [
-            {
-                "task": each.task,
-                "metric": str(each.metric),
-                "points": [json_values(point) for point in each.points],
-            }
+            {"task": each.task, "metric": str(each.metric), "points": [*map(json_values, each.points)]}
             for each in part.curves
         ],
-        "card": [
-            {"task": each.task, "name": each.name, "value": each.number.value, "low": each.number.low,
-             "high": each.number.high, "n": each.number.n, "meaning": each.meaning}
-            for each in part.card
-        ],
+        "card": [*map(json_values, part.card)],
         "provenance": run.provenance,
     }  # fmt: skip
 
 
 def _line_json(line: ResultLine) -> JSONDict:
-    numbers = [_number_json(row) for row in line.numbers]
+    numbers = [json_values(_NumberRecord(row)) for row in line.numbers]
     return {**asdict(replace(line, numbers=())), "name": line.name, "numbers": numbers}
 
 
-def _number_json(row: Row) -> JSONDict:
-    number = row.estimate
-    return {
-        "metric": row.metric,
-        "filter": row.filter,
-        "value": number.value,
-        "stderr": number.stderr,
-        "low": number.low,
-        "high": number.high,
-        "n": number.n,
-        "higher_is_better": row.higher_is_better,
-        "reason": number.reason,
-        "bounds": row.failure_bounds,
-    }
+@dataclass(frozen=True)
+class _NumberRecord:
+    row: Row = field(
+        metadata=keys("metric", "filter", "value=estimate.value", "stderr=estimate.stderr", "low=estimate.low",
+                      "high=estimate.high", "n=estimate.n", "higher_is_better", "reason=estimate.reason", "bounds=failure_bounds")
+    )  # fmt: skip
 
 
 FILE_TYPES: Mapping[str, Callable[[RunsReport], str]] = {

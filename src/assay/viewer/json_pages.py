@@ -22,7 +22,7 @@ from assay.tasks.audit import audit_counts
 from assay.viewer.matrix import Matrix, MatrixNumber, ScatterPoint, Shown, TrendPoint, matrix_numbers
 from assay.viewer.pages import Page
 from assay.viewer.query import url_for
-from assay.viewer.sample_page import MAX_DEPTH, TOO_DEEP, parse_json, stored_columns, target_of
+from assay.viewer.sample_page import MAX_DEPTH, TOO_DEEP, VerdictView, parse_json, stored_columns, target_of
 from assay.viewer.samples import Samples
 from assay.viewer.task_charts import ChartCard
 
@@ -121,11 +121,7 @@ class SampleLine:
 class ChartRecord:
     """The numbers of a chart, as its table shows them."""
 
-    name: str
-    title: str
-    about: str
-    columns: list[str]
-    rows: list[list[str]]
+    card: ChartCard = field(metadata=keys("name", "title", "about", "columns=head", "rows"))
 
 
 @dataclass(frozen=True)
@@ -151,12 +147,7 @@ class TaskDocument:
 class VerdictRecord:
     """The verdict of a judge, with its question; fields that the run did not store are empty."""
 
-    role: str
-    model: str
-    score: float | str | None
-    reason: str
-    question: str
-    text: str
+    verdict: VerdictView = field(metadata=keys("role", "model", "score", "reason", "question", "text"))
 
 
 @dataclass(frozen=True)
@@ -313,10 +304,6 @@ def run_document(page: Page) -> RunDocument:
     )
 
 
-def chart_record(card: ChartCard) -> ChartRecord:
-    return ChartRecord(card.name, card.title, card.about, [*card.head], [[*row] for row in card.rows])
-
-
 def task_document(page: Page) -> TaskDocument:
     run: Run = page["run"]
     task, line, shown = page["task"], page["line"], page["page"]
@@ -335,7 +322,7 @@ def task_document(page: Page) -> TaskDocument:
     ]  # fmt: skip
     return TaskDocument(
         run.name, task, not_run, numbers, dict(run.config(task)), metric, shown.total, shown.page, shown.pages, lines,
-        page["downloads"], [chart_record(card) for card in page["charts"]],
+        page["downloads"], [*map(ChartRecord, page["charts"])],
     )  # fmt: skip
 
 
@@ -343,14 +330,10 @@ def sample_document(page: Page) -> SampleDocument:
     row: StoredSample = page["row"]
     messages = row.requests[0].messages if row.requests else None
     scores = join_scores(row.scores, row.repeats)
-    verdicts = [
-        VerdictRecord(each.role, each.model, each.score, each.reason, each.question, each.text)
-        for each in page["verdicts"]
-    ]
     return SampleDocument(
         page["run"].name, page["task"], row.doc_id, page["sample"].why, parse_json(row.doc, {}), row.prompt, row.prefix,
         [dict(each) for each in messages] if messages else None, target_of(row), row.responses, dict(row.answers),
-        scores, verdicts, row.failed or "", [*row.audit], stored_columns(row), dict(page["others"]),
+        scores, [*map(VerdictRecord, page["verdicts"])], row.failed or "", [*row.audit], stored_columns(row), dict(page["others"]),
     )  # fmt: skip
 
 
@@ -365,8 +348,7 @@ def compare_document(page: Page) -> CompareDocument:
 
 
 def flips_document(page: Page) -> FlipsDocument:
-    card: ChartCard | None = page.get("paired")
-    chart = chart_record(card) if card is not None else None
+    chart = ChartRecord(page["paired"]) if page["paired"] is not None else None
     return FlipsDocument(page["names"], page["task"], [each.flip for each in page["flips"]], chart)
 
 

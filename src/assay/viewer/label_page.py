@@ -111,7 +111,7 @@ def label_page(sources: PageSources, query: QueryParams) -> Page:
         "instructions": judge_instructions(run, asked.rows), "shown": shown, "given": own.get(doc) if doc is not None else None,
         "last": (int(last), own[int(last)]) if last.isdecimal() and len(last) < 19 and int(last) in own else None,
         "skip": asked.url(after=doc) if doc is not None and len(plan.documents) > 1 else "",
-        "people": {name: len(labels) for name, labels in about.people.items() if labels} if about is not None else {},
+        "people": about.counts if about is not None else {},
         "agreement": agreement_lines(about), "agreement_table": _agreement_table(about),
         "corrected": _corrected(run, asked) if doc is None else None,
         "request": asked,

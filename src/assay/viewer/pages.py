@@ -226,7 +226,7 @@ def task_page(sources: PageSources, query: QueryParams) -> Page:
             kind: url_for(f"samples.{kind}", sample_query.parameters, run=run.name, task=task)
             for kind in KINDS_OF_FILES
         },
-        "labels_by": _labels_by(run, task),
+        "labels_by": run.labels[task].counts if task in run.labels else {},
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
         "charts": task_charts(samples, MAX_COUNTED if query.get("charts") != "all" else None),
@@ -258,12 +258,6 @@ def _all_charts(samples: Samples, query: QueryParams) -> str:
     if query.get("charts") == "all" or samples.size <= MAX_COUNTED:
         return ""
     return url_for("task", [*query.multi_items(), ("charts", "all")])
-
-
-def _labels_by(run: Run, task: str) -> dict[str, int]:
-    """How many documents each person has labelled."""
-    known = run.labels.get(task)
-    return {name: len(own) for name, own in known.people.items() if own} if known is not None else {}
 
 
 def _samples_table(

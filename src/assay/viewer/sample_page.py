@@ -29,8 +29,6 @@ from assay.statistics.softmax import softmax
 
 TaskSettings = JSONObject
 """The configuration of a task as the run stored it."""
-StoredReply = JSONObject
-"""A response as the run stored it."""
 StoredAnswers = Mapping[str, Answers]
 """The answers of each filter."""
 StoredScores = Mapping[ScoreKey, MetricValue]
