@@ -154,6 +154,9 @@ def _format_of_file(path: Path) -> str:
 
 CSV = ("board", "metric", "filter", "pool", "rank", "rank_low", "rank_high", "name", "value", "low", "high", "n", "wins", "ties",
        "losses", "difference", "difference_low", "difference_high", "p")  # fmt: skip
+RATING = ("name", "pool", "rank", "ranks", "rating", "stderr", "low", "high", "wins", "ties", "losses", "documents",
+          "reason")  # fmt: skip
+"""The keys of a rating in JSON, in the order that people read them."""
 
 
 def run_leaderboard(options: argparse.Namespace) -> int:
@@ -197,7 +200,7 @@ def leaderboard_json(board: Leaderboard) -> object:
 def _rating_values(rating: Rating) -> JSONDict:
     values = json_values(rating)
     values |= {end: None for end in ("low", "high") if values[end] in (math.inf, -math.inf)}
-    return values
+    return {name: values[name] for name in RATING}
 
 
 def leaderboard_tables(board: Leaderboard) -> list[ReportTable]:
