@@ -1,7 +1,7 @@
 """A task that is a graph: records go through it, and what their unit metrics say are its scores."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -39,49 +39,43 @@ from assay.scoring.helper_code import Helpers
 from assay.statistics.evidence import Estimate
 from assay.tasks.checks import unknown_clusters
 from assay.tasks.documents import chosen, count, is_in
-from assay.tasks.kinds import FindDotted
+from assay.tasks.kinds import FindDefinition, FindDotted
 from assay.tasks.rescore import StoredTask
 from assay.tasks.runnable import UNDER_TEST, Estimator, TaskFacts
-from assay.tasks.settings import Settings
+from assay.tasks.settings import GraphSettings, Settings
 from assay.tasks.stand_ins import UnloadedMethods, is_written_function, unloaded_function
 from assay.tasks.task import Task
 
 NO_RECORDS = "the source has no records"
 UNMEASURED = "no metric: nothing is measured; add a UnitMetrics node or a post-processor"
-ReadGraph = Callable[[str, Place], GraphFile]
-"""Finds the graph of another file by its name."""
 
 
-def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGraph) -> "GraphTask":
+def prepare_graph(task: Task, settings: Settings, helpers: Helpers, find: FindDefinition) -> "GraphTask":
     """The graph, bound to its records, its models and its code. All that can fail before the first request does so here."""
     file = graph_of(task)
-    folder = file.folder
     models = GraphModels(file, settings, helpers)
     sources = GraphSources(settings, helpers)
-    binder = GraphBinder(file, models, helpers, read, sources.column)
+    binder = GraphBinder(file, models, helpers, find, sources.column)
     problems: list[Problem] = []
-    graph = collect(problems, lambda: binder.bind(_finish_for(file, make_finish(file, helpers, folder), settings)))
-    processors = collect(problems, make_processors, file, helpers, folder)
-    fields = unit_fields(file, helpers, folder, problems)
-    problems += sources.missing_files(file, folder)
-    if problems:  # what its source says is looked at all the same
-        sources.transforms(file, folder, problems)
+    graph = collect(problems, lambda: binder.bind(_finish_for(file, make_finish(file, helpers, file.folder), settings)))
+    processors = collect(problems, make_processors, file, helpers, file.folder)
+    fields = unit_fields(file, helpers, file.folder, problems)
+    problems += sources.missing_files(file)
+    if problems or graph is None or processors is None:
+        collect(problems, sources.transforms, file)  # what its source says is looked at all the same
         raise ConfigError(problems)
-    rows, name = sources.records(file, folder)
+    rows, name = sources.records(file)
     if not len(rows) and not settings.dialect.reports_without_records:
         raise DataError(NO_RECORDS)
     columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ())) if len(rows) else ()
-    checked = CheckedGraph(task, file, settings, models, processors or (), columns)
-    problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
-    tools = {
-        tool for node in (graph.nodes if graph is not None else {}).values() for tool in getattr(node, "tools", ())
-    }
-    problems += [each for each in unknown_tool_problems(file, tools) if each.serious]
-    problems += (
-        [] if any(problem.serious for problem in problems) else row_problems(file, fields, processors or (), settings)
-    )
+    checked = CheckedGraph(task, file, settings, models, processors, columns)
+    problems = list_problems(GRAPH_CHECKS, checked, Level.BOUND)
+    tools = {tool for node in graph.nodes.values() for tool in getattr(node, "tools", ())}
+    problems += [problem for problem in unknown_tool_problems(file, tools) if problem.serious]
+    if not any(problem.serious for problem in problems):
+        problems += row_problems(file, fields, processors, settings)
     serious = [problem for problem in problems if problem.serious]
-    if serious or graph is None or processors is None:
+    if serious:
         raise ConfigError(serious)
     for note in problems:
         logging.getLogger("assay").warning("%s", note)
@@ -299,10 +293,9 @@ class RescoredGraph(GraphScores):
 def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, stored: StoredTask) -> RescoredGraph:
     """The graph, ready to take its records; `stored.first` is one of them, and has the columns that can be aggregated."""
     file = graph_of(task)
-    folder = file.folder
-    processors = make_processors(file, helpers, folder)
+    processors = make_processors(file, helpers, file.folder)
     problems: list[Problem] = []
-    fields = unit_fields(file, helpers, folder, problems)
+    fields = unit_fields(file, helpers, file.folder, problems)
     columns = stored.first
     problems += aggregator_problems(file, processors, columns, settings)
     if problems:
@@ -312,81 +305,74 @@ def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, stor
     return RescoredGraph(task=task, settings=settings, processors=processors, scored=there, stored=stored)
 
 
-def _stand_in(name: str, folder: str | None, place: Place, tools: Collection[str]) -> UserValue:
-    """The stand-in for what a dotted name means."""
+def _function(name: str, folder: str | None, place: Place) -> Function:
+    """What a dotted name means, before it is looked at."""
     module, _, last = name.rpartition(".")
-    function = Function(folder or "", module, last, place)
-    is_function = name in tools or (bool(module) and is_written_function(function))
-    return unloaded_function(function) if is_function else UnloadedMethods
+    return Function(folder or "", module, last, place)
 
 
-def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, folder: str | None) -> list[Problem]:
-    """The problems of nodes, edges and outputs. Models are of the run."""
-    problems: list[Problem] = []
-    if helpers.definition is None and any(isinstance(node, SubgraphSpec) for node in file.nodes.values()):
-        return problems
-    read = helpers.definition or _no_subgraph
-    whole = replace(settings, graphs=replace(settings.graphs, whole=True))
-    models = GraphModels(file, whole, helpers)
-    collect(problems, make_finish, file, helpers, folder)
-    collect(problems, GraphBinder(file, models, helpers, read, lambda *_: ()).bind)
-    return problems
-
-
-def _no_subgraph(name: str, place: Place) -> GraphFile:
-    raise ConfigError.at(place, f"the subgraph {name} is not looked at", "run it")
+def _shows_function(function: Function) -> bool:
+    """Whether the source of its module shows that it is a function."""
+    return bool(function.module) and is_written_function(function)
 
 
 def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[Problem]:
     """The problems that a run would refuse the graph for, all that show."""
-    file = graph_of(task)
-    folder = file.folder
-    tools = {tool_spec(tool).name for node in file.nodes.values() for tool in getattr(node, "tools", ())}
-    named: set[str] = set()
+    file, settings = graph_of(task), Settings()
+    nodes = file.nodes.values()
+    tools = {tool_spec(tool).name for node in nodes for tool in getattr(node, "tools", ())}
+    named, unseen = set[str](), set[str]()
 
     def dotted(name: str, folder: str | None, place: Place) -> UserValue:
         named.add(name)
-        return find_dotted(name, folder, place) or _stand_in(name, folder, place, tools)
+        known = find_dotted(name, folder, place)
+        if known is not None:
+            return known
+        unseen.add(name)
+        function = _function(name, folder, place)
+        return unloaded_function(function) if name in tools or _shows_function(function) else UnloadedMethods
 
     looked = replace(helpers, dotted=dotted)
-    sources = GraphSources(Settings(), looked)
-    problems = _binding_problems(file, Settings(), looked, folder)
-    processors = collect(problems, make_processors, file, looked, folder) or []
-    fields = unit_fields(file, looked, folder, problems)
-    hidden = _has_unseen_functions(file, folder, find_dotted, problems)
-    if not problems and not hidden and not scored_columns(file, fields, processors) and not processors:
+    sources = GraphSources(settings, looked)
+    problems: list[Problem] = []
+    if helpers.definition is not None or not any(isinstance(node, SubgraphSpec) for node in nodes):
+        models = GraphModels(file, Settings(graphs=GraphSettings(whole=True)), looked)
+        collect(problems, make_finish, file, looked, file.folder)
+        collect(problems, GraphBinder(file, models, looked, helpers.definition, lambda *_: ()).bind)
+    processors = collect(problems, make_processors, file, looked, file.folder) or []
+    fields = unit_fields(file, looked, file.folder, problems)
+    is_hidden = any(isinstance(node, LambdaSpec) and node.function in unseen for node in nodes)  # it may measure
+    if not problems and not is_hidden and not scored_columns(file, fields, processors) and not processors:
         what, _, fix = UNMEASURED.partition("; ")
         problems.append(Problem(file.place("graph_config"), what, fix, serious=False))
-    problems += unknown_tool_problems(file, _seen_tools(file, looked, folder, find_dotted))
-    missing = list(sources.missing_files(file, folder))
-    columns = () if missing else _columns(task, sources, folder, find_dotted, problems)
+    problems += unknown_tool_problems(file, _seen_tools(file, looked, find_dotted))
+    missing = list(sources.missing_files(file))
+    columns = () if missing else _columns(file, sources, find_dotted, problems)
     problems += missing
-    models = GraphModels(file, Settings(), looked)
-    checked = CheckedGraph(task, file, Settings(), models, processors, columns)
+    checked = CheckedGraph(task, file, settings, GraphModels(file, settings, looked), processors, columns)
     problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
-    problems = [replace(each, serious=False) if each.cause == LACKING else each for each in problems]
-    declared = registered_names(_files(named, folder))
+    problems = [replace(problem, serious=False) if problem.cause == LACKING else problem for problem in problems]
+    declared = registered_names(_files(named, file.folder))
     if declared:
-        problems = [each for each in problems if not _is_declared(each, declared)]
+        problems = [problem for problem in problems if not _is_declared(problem, declared)]
     if not problems and declared.keys().isdisjoint(("aggregator metric", "aggregation")):
-        problems += row_problems(file, fields, processors, Settings())
+        problems += row_problems(file, fields, processors, settings)
     return problems
 
 
-def _seen_tools(file: GraphFile, helpers: Helpers, folder: str | None, find_dotted: FindDotted) -> Collection[str]:
+def _seen_tools(file: GraphFile, helpers: Helpers, find_dotted: FindDotted) -> Collection[str]:
     """The tools of all nodes; none if some are those of a module or class that is not imported."""
     tools: set[str] = set()
-    for name, node in file.nodes.items():
-        for each in map(tool_spec, getattr(node, "tools", ())):
-            module, _, last = each.name.rpartition(".")
-            place = file.node_place(name, "tools")
-            is_function = bool(module) and is_written_function(Function(folder or "", module, last, place))
-            try:
-                if find_dotted(each.name, folder, place) is None and not is_function:
+    for node_name, node in file.nodes.items():
+        place, written = file.node_place(node_name, "tools"), getattr(node, "tools", ())
+        try:
+            for name in [tool_spec(tool).name for tool in written]:
+                is_seen = _shows_function(_function(name, file.folder, place))
+                if not is_seen and find_dotted(name, file.folder, place) is None:
                     return ()
-                tools.update(find_tools([each], helpers, folder, place))
-            except ConfigError:
-                return ()  # reported where the node was bound
+            tools.update(find_tools(written, helpers, file.folder, place))
+        except ConfigError:
+            return ()  # reported where the node was bound
     return tools
 
 
@@ -414,38 +400,21 @@ ARE_ALSO = {"metric": "unit metric", "aggregation": "aggregator metric"}
 """By kind, the kind of metric of graphs that its members are, too."""
 
 
-def _has_unseen_functions(
-    file: GraphFile, folder: str | None, find_dotted: FindDotted, problems: list[Problem]
-) -> bool:
-    """Whether a lambda node calls code that is not looked at: it may measure. What is not there at all is a problem."""
-    is_hidden = False
-    for name, node in file.nodes.items():
-        if isinstance(node, LambdaSpec):
-            try:
-                is_hidden |= find_dotted(node.function, folder, file.node_place(name, "lambda")) is None
-            except ConfigError as error:
-                problems += error.problems
-    return is_hidden
-
-
 def _columns(
-    task: Task, sources: GraphSources, folder: str | None, find_dotted: FindDotted, problems: list[Problem]
+    file: GraphFile, sources: GraphSources, find_dotted: FindDotted, problems: list[Problem]
 ) -> tuple[str, ...]:
     """The columns of the records; none where they come over a network, or user code would have to run."""
-    file = graph_of(task)
-    wrong: list[Problem] = []
-    sources.transforms(file, folder, wrong)
-    problems += wrong
     place = file.place("data_config" if "data_config" in file.fields else "graph_config")
     own = file.config.data_config.source or ()
-    changes = [each.transform for source in own for each in source.transformations]
-    if wrong or not own or any(source.type != "disk" for source in own):
+    names = [change.transform for source in own for change in source.transformations]
+    is_right = collect(problems, sources.transforms, file) is not None
+    if not is_right or not own or any(source.type != "disk" for source in own):
         return ()
-    kinds = [TRANSFORMS.get(name) or find_dotted(name, folder, place) for name in changes]
+    kinds = [TRANSFORMS.get(name) or find_dotted(name, file.folder, place) for name in names]
     if not all(str(getattr(kind, "__module__", "")).startswith("assay.") for kind in kinds):
         return ()
     try:
-        rows = sources.records(file, folder)[0]
+        rows = sources.records(file)[0]
         if not len(rows):
             raise DataError(NO_RECORDS)
         return tuple(columns_of(rows))
