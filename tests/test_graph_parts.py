@@ -19,7 +19,7 @@ from assay.errors import AssayError, ConfigError
 from assay.graphs.models import find_models_file, read_models, variable
 from assay.graphs.nodes import LambdaNode, Structure, SubgraphNode
 from assay.graphs.sources import Numbered, joined
-from assay.graphs.spec import SourceConfig
+from assay.graphs.spec import AnswerField, SourceConfig
 from assay.graphs.walk import ConditionalEdge, Graph, OutgoingEdges
 from assay.models import Scripted
 from assay.records import Call, Failed, Message, Outcome, Plan, Returned
@@ -102,7 +102,7 @@ def test_records_have_ids_their_own_those_of_a_column_or_their_numbers() -> None
         Numbered([{"k": 1}], "q")
 
 
-ANSWER = Structure.of_fields("answer", {"text": {"type": "str"}, "sure": {"type": "bool", "default": False}})
+ANSWER = Structure.of_fields("answer", {"text": AnswerField(), "sure": AnswerField(type="bool", default=False)})
 
 
 @pytest.mark.parametrize(

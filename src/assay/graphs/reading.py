@@ -1,7 +1,7 @@
 """Fields to a graph: every node by its type, and all that can be seen to be wrong with nodes and edges by looking."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import TYPE_CHECKING
@@ -24,7 +24,6 @@ from assay.graphs.spec import (
     LambdaSpec,
     LikelihoodSpec,
     LlmSpec,
-    ModelConfig,
     MultiLlmSpec,
     OutputField,
     SampledColumn,
@@ -170,14 +169,15 @@ def _check_attributes(graph: GraphFile, name: str, node: SamplerSpec) -> Iterato
 
 def _unfilled(node: LlmSpec, place: Place) -> Iterator[Problem]:
     """The keys of a list of output_keys that neither a post_process nor the fields of structured answers fill."""
-    fields = answer_fields(node.model)
-    if fields is None:
+    structured = node.model.structured_output
+    if structured is None or not structured.enabled:
         what = "a list of output_keys needs a post_process that fills them, or structured_output with these fields"
         yield Problem(place, what, "give one key without a list, or a post_process")
-        return
-    for key in [key for key in node.output_keys if key not in fields][:1]:
-        what = f"structured_output has no field {key!r}, which output_keys names"
-        yield Problem(place, what, did_you_mean(key, fields))
+    elif not isinstance(structured.schema, str):  # a class is not looked at
+        fields = structured.schema.fields
+        for key in [key for key in node.output_keys if key not in fields][:1]:
+            what = f"structured_output has no field {key!r}, which output_keys names"
+            yield Problem(place, what, did_you_mean(key, fields))
 
 
 def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
@@ -356,22 +356,6 @@ def _closure(start: str, ways: Mapping[str, set[str]]) -> set[str]:
 
 ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
 """Keys of every state."""
-
-
-def answer_fields(model: ModelConfig) -> Collection[str] | None:
-    """The fields of the structured answers of a model, any of a pydantic class; None where its answers are texts."""
-    structured = model.structured_output
-    if structured is None or not structured.enabled:
-        return None
-    fields = structured.schema.get("fields") if isinstance(structured.schema, Mapping) else AnyName()
-    return fields if isinstance(fields, Mapping | AnyName) else ()
-
-
-class AnyName(tuple[str, ...]):
-    """The names of fields that only code knows: every name may be one."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
 
 
 def produced(graph: GraphFile) -> set[str]:

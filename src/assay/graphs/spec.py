@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from assay.config.option import NOTHING, Remark, option
+from assay.config.option import NOTHING, Remark, at_least, option
 from assay.config.task import generation_slips
 
 Value = Any
@@ -75,16 +75,15 @@ def _turns(value: object) -> Iterator[Remark]:
                 yield (number,), f"has no turn {turn!r}", "write `- 2: text`"
 
 
-def _positive(value: object) -> Iterator[Remark]:
-    if isinstance(value, int) and value < 1:
-        yield (), f"must be at least 1, not {value}", ""
-
-
 def _above_zero(value: object) -> Iterator[Remark]:
     if isinstance(value, int | float) and value <= 0:
         yield (), f"must be above 0, not {value}", ""
 
 
+JSON_TYPES = {
+    "str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object",
+}  # fmt: skip
+"""Types of JSON Schema by what Python calls them."""
 ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -143,12 +142,35 @@ class DataConfig:
     num_records: int | None = option("Number of empty records, if no source is named.", None)
 
 
+def _some_fields(value: object) -> Iterator[Remark]:
+    if not value:
+        yield (), "is empty", "write fields: {name: {type: str}}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerField:
+    """A field of a structured answer."""
+
+    type: Literal["str", "int", "float", "bool", "list", "dict"] = option("Its type.", "str")
+    description: str | None = option("What it is, for the model.", None)
+    default: object = option("With a default, an answer need not have the field.", NOTHING)
+    more: Mapping[str, object] = option("No effect.", NOTHING, rest=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSchema:
+    """The fields of a structured answer."""
+
+    name: str = option("What the answer is called.", "answer")
+    fields: Mapping[str, AnswerField] = option("The fields, by name.", check=_some_fields)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructuredOutput:
     """The fields that an answer must have."""
 
     enabled: bool = option("Whether to ask for them.", True)
-    schema: str | Mapping[str, object] = option("`{fields: {name: {type:}}}`, or the dotted name of a pydantic class.")
+    schema: str | AnswerSchema = option("`{fields: {name: {type:}}}`, or the dotted name of a pydantic class.")
     fallback_strategy: str | None = option("No effect, as with SyGra.", None)
     retry_on_parse_error: bool | None = option("No effect, as with SyGra: once.", None)
     max_parse_retries: int | None = option("No effect, as with SyGra: once.", None)
@@ -237,7 +259,7 @@ class AgentSpec(LlmSpec):
     inject_system_messages: tuple[Mapping[object, str], ...] = option(
         "Messages to the model, by turn: `- 2: text`.", (), check=_turns
     )
-    max_turns: int = option("Maximum number of turns.", 25, check=_positive)
+    max_turns: int = option("Maximum number of turns.", 25, check=at_least(1))
     ends = ("_messages", "_tool_calls", "_usage")
 
 
@@ -376,8 +398,8 @@ class EdgeConfig:
 class RecordLimits:
     """How much a record may use. One that uses more fails with that reason."""
 
-    turns: int | None = option("Replies of models.", None, check=_positive)
-    tokens: int | None = option("Tokens that models read and write.", None, check=_positive)
+    turns: int | None = option("Replies of models.", None, check=at_least(1))
+    tokens: int | None = option("Tokens that models read and write.", None, check=at_least(1))
     seconds: float | None = option("Seconds that models and tools take, together.", None, check=_above_zero)
     cost: float | None = option("The cost of the replies, where prices are known.", None, check=_above_zero)
 
@@ -387,8 +409,8 @@ class GraphProperties:
     """Properties for all nodes. Further keys are for the nodes' code."""
 
     chat_conversation: Literal["multiturn", "singleturn"] | None = option("What `chat_history` does.", None)
-    chat_history_window_size: int = option("How many turns are sent.", 5, check=_positive)
-    max_steps: int = option("How many steps a record may take.", MAX_STEPS, check=_positive)
+    chat_history_window_size: int = option("How many turns are sent.", 5, check=at_least(1))
+    max_steps: int = option("How many steps a record may take.", MAX_STEPS, check=at_least(1))
     limits: RecordLimits = option("How much a record may use.", RecordLimits())
     more: Mapping[str, object] = option("Anything else.", NOTHING, rest=True)
 
