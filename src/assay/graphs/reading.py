@@ -405,8 +405,11 @@ def _of_node(graph: GraphFile, name: str, known: set[str]) -> Iterator[Problem]:
             if key not in known:
                 inside = ("graph_config", "nodes", name, *path)
                 yield _problem(key, known, graph.fields.origin("graph_config").word_place(inside, key))
-    if isinstance(node, ChoiceSpec) and isinstance(node.choices, str) and node.choices not in known:
-        yield _problem(node.choices, known, graph.node_place(name, "choices"))
+    settings = node.settings if isinstance(node, LambdaSpec) and "unit_metrics_map" in node.settings else {}
+    sides = {key: settings.get(key) for key in ("golden_key", "predicted_key")}
+    for written, read in {"choices": getattr(node, "choices", None), **sides}.items():
+        if isinstance(read, str) and read not in known:
+            yield _problem(read, known, graph.node_place(name, written))
 
 
 def _problem(key: str, known: set[str], place: Place) -> Problem:

@@ -30,7 +30,7 @@ from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
 from assay.graphs.tools import find_tools, tool_spec
 from assay.graphs.transforms import TRANSFORMS
 from assay.graphs.unit_node import metric_entries
-from assay.graphs.walk import Graph
+from assay.graphs.walk import Graph, OutgoingEdges
 from assay.records import Function, Plan, Sample, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
@@ -46,6 +46,8 @@ from assay.tasks.settings import GraphSettings, Settings
 from assay.tasks.stand_ins import UnloadedMethods, is_written_function, unloaded_function
 from assay.tasks.task import Task
 
+NO_GRAPH = Graph({}, {}, OutgoingEdges())
+"""The graph of records that are there."""
 NO_RECORDS = "the source has no records"
 UNMEASURED = "no metric: nothing is measured; add a UnitMetrics node or a post-processor"
 
@@ -79,19 +81,23 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, find: FindDe
         raise ConfigError(serious)
     for note in problems:
         logging.getLogger("assay").warning("%s", note)
+    repeats, scored = _repeats(settings), scored_columns(file, fields, processors)
     prepared = GraphTask(
         task=task,
         settings=settings,
         processors=processors,
-        scored=scored_columns(file, fields, processors),
+        scored=scored,
+        size=count(rows, task.name, settings) * repeats,
+        original=len(rows) * repeats,
+        source=sources.named(name),
+        is_repeated=repeats > 1,
         docs=rows,
-        fingerprint=sources.named(name),
         graph=graph,
         graph_models=models,
     )
-    if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
+    if not scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
-    if not prepared.facts.size and len(rows):
+    if not prepared.size and len(rows):
         raise DataError("there are no records")
     return prepared
 
@@ -160,38 +166,17 @@ def _wrong_aggregators(graph: CheckedGraph) -> list[Problem]:
     return aggregator_problems(graph.file, graph.processors, written, graph.settings)
 
 
-def _undeclared_keys(graph: CheckedGraph) -> Iterator[Problem]:
+def _unknown_columns(graph: CheckedGraph) -> Iterator[Problem]:
+    """Find keys and columns that are read and that nothing produces."""
     if graph.columns:
         yield from undeclared(graph.file, graph.columns, graph.settings.dialect)
-
-
-def _lacking_sides(graph: CheckedGraph) -> Iterator[Problem]:
-    """Find unit metrics that compare values which nothing produces."""
-    file, columns = graph.file, graph.columns
-    if not columns:
-        return
-    known = {*columns, *produced(file)}
-    for name, node in file.nodes.items():
-        for key in (
-            ("golden_key", "predicted_key") if isinstance(node, LambdaSpec) and not has_hidden_keys(file) else ()
-        ):
-            column = node.settings.get(key)
-            if isinstance(column, str) and "unit_metrics_map" in node.settings and column not in known:
-                what = f"nothing produces {column!r}: no column of the records, no output_keys"
-                yield Problem(file.node_place(name, key), what, did_you_mean(column, known))
-
-
-def _unknown_clusters(graph: CheckedGraph) -> Iterator[Problem]:
-    if graph.columns:
         yield from unknown_clusters(graph.task, graph.columns)
 
 
 GRAPH_CHECKS: tuple[Check[CheckedGraph], ...] = (
-    Check(Level.BOUND, _undeclared_keys),
-    Check(Level.BOUND, _lacking_sides),
+    Check(Level.BOUND, _unknown_columns),
     Check(Level.BOUND, _taken_columns),
     Check(Level.BOUND, _unasked_model),
-    Check(Level.BOUND, _unknown_clusters),
     Check(Level.BOUND, _wrong_aggregators),
 )
 
@@ -216,21 +201,22 @@ def unknown_tool_problems(file: GraphFile, tools: Collection[str]) -> Iterator[P
 
 @dataclass(kw_only=True)
 class GraphTask(GraphScores):
-    """A graph, ready to be run."""
+    """A graph, ready to be run; or to take the records that went through it in an earlier run: then it has no documents."""
 
-    docs: Split
-    fingerprint: str
-    graph: Graph
+    size: int
+    original: int
+    source: str
+    is_repeated: bool
+    docs: Split = ()
+    graph: Graph = NO_GRAPH
     graph_models: GraphModels
 
     @cached_property
     def facts(self) -> TaskFacts:
-        repeats = _repeats(self.settings)
-        size = count(self.docs, self.task.name, self.settings) * repeats
-        facts = self._facts(size, len(self.docs) * repeats, self.fingerprint)
+        facts = self._facts(self.size, self.original, self.source)
         return replace(
             facts,
-            cluster_column=facts.cluster_column or (REPEAT_OF if repeats > 1 else None),
+            cluster_column=facts.cluster_column or (REPEAT_OF if self.is_repeated else None),
             keeps_records=self.graph.keeps_records,
             models=self.graph_models.backends,
         )
@@ -263,34 +249,12 @@ class GraphTask(GraphScores):
 
     def conclude(self, estimated: Estimator) -> Mapping[ScoreKey, Estimate]:
         """Further copies of the output, and the numbers of all records together."""
-        if self._files is not None and self.settings.shard is None:
+        if self._files is not None and self.graph is not NO_GRAPH and self.settings.shard is None:
             self._files.write_copies()
         return super().conclude(estimated)
 
 
-@dataclass(kw_only=True)
-class RescoredGraph(GraphScores):
-    """A graph whose records went through it in an earlier run."""
-
-    stored: StoredTask
-
-    @cached_property
-    def facts(self) -> TaskFacts:
-        facts = self._facts(self.stored.size, self.stored.original, self.stored.source)
-        is_repeated = REPEAT_OF in (self.stored.first or ())
-        return replace(facts, cluster_column=facts.cluster_column or (REPEAT_OF if is_repeated else None))
-
-    def needs(self, role: str = UNDER_TEST) -> frozenset[str]:  # noqa: ARG002  # nothing is asked
-        return frozenset()
-
-    def samples(self) -> Iterator[Sample]:
-        return iter(())
-
-    def plan(self, sample: Sample) -> Plan:
-        raise NotImplementedError("stored records are not asked about")
-
-
-def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, stored: StoredTask) -> RescoredGraph:
+def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, stored: StoredTask) -> GraphTask:
     """The graph, ready to take its records; `stored.first` is one of them, and has the columns that can be aggregated."""
     file = graph_of(task)
     processors = make_processors(file, helpers, file.folder)
@@ -302,7 +266,17 @@ def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, stor
         raise ConfigError(problems)
     scored = scored_columns(file, fields, processors)
     there = {name: column for name, column in scored.items() if columns is None or column in columns}
-    return RescoredGraph(task=task, settings=settings, processors=processors, scored=there, stored=stored)
+    return GraphTask(
+        task=task,
+        settings=settings,
+        processors=processors,
+        scored=there,
+        size=stored.size,
+        original=stored.original,
+        source=stored.source,
+        is_repeated=REPEAT_OF in (columns or ()),
+        graph_models=GraphModels(file, settings, helpers),
+    )
 
 
 def _function(name: str, folder: str | None, place: Place) -> Function:
