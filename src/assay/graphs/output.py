@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from assay.config.option import NOTHING
 from assay.dialect import dialect_of
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
@@ -56,7 +57,7 @@ def make_finish(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finis
 
 def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
     config = graph.config.output_config
-    constants = {name: _constant(graph, name) for name, field in graph.outputs.items() if _has_value(graph, name)}
+    constants = {name: _constant(graph, name) for name, field in graph.outputs.items() if field.value is not NOTHING}
     if config.generator is None:
         for name, field in graph.outputs.items():
             if field.transform is not None:
@@ -82,8 +83,7 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
             raise ConfigError.at(at, f"{config.generator} has no method {field.transform!r}", fix)
     written = {
         name: {**dict(rule), **({"value": constants[name]} if name in constants else {})}
-        for name, rule in (config.output_map or {}).items()
-        if isinstance(rule, Mapping)
+        for name, rule in (raw.get("output_map") or {}).items()
     }
     with user_code(place_of("output_config.generator", kind), DataError):
         generator = kind({**dict(raw), "output_map": written})
@@ -111,11 +111,6 @@ def _timeless(value: Value) -> Value:
         return value
     is_timed = "seconds" in value and any(keys <= value.keys() for keys in _TIMED)
     return {key: _timeless(inner) for key, inner in value.items() if not (is_timed and key == "seconds")}
-
-
-def _has_value(graph: GraphFile, name: str) -> bool:
-    rule = (graph.config.output_config.output_map or {})[name]
-    return isinstance(rule, Mapping) and "value" in rule
 
 
 def _constant(graph: GraphFile, name: str) -> Value:

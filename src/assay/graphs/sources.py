@@ -44,8 +44,6 @@ class Numbered(Sequence[Row]):
         return (self._with_id(number, row) for number, row in enumerate(self._rows))
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
         return self._with_id(range(len(self))[index], self._rows[index])
 
     def _with_id(self, number: int, row: Row) -> Row:

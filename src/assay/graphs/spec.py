@@ -430,7 +430,7 @@ class OutputField:
     """One field of an output record."""
 
     source: str | None = option("The key of the state it comes from.", None, key="from")
-    value: object = option("A value that is always the same; `$a.b` is one of this file.", None)
+    value: object = option("A value that is always the same; `$a.b` is one of this file.", NOTHING)
     transform: str | None = option("A method of the generator that changes it.", None)
 
 
@@ -438,7 +438,7 @@ class OutputField:
 class OutputConfig:
     """The output record."""
 
-    output_map: Mapping[str, object] | None = option("The fields; the whole state when absent.", None)
+    output_map: Mapping[str, OutputField] | None = option("The fields; the whole state when absent.", None)
     generator: str | None = option("A BaseOutputGenerator.", None)
     oasst_mapper: Mapping[str, object] | None = option("Another layout.", None, check=_not_yet("write a generator"))
     data_quality: Mapping[str, object] | None = option("Tags of quality.", None, check=_not_yet("use scorers of tasks"))

@@ -12,7 +12,7 @@ from assay.checks import Check, Level, list_problems
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
-from assay.graphs.binding import GraphBinder
+from assay.graphs.binding import GraphBinder, ReadColumn
 from assay.graphs.collate import LACKING
 from assay.graphs.models import GraphModels
 from assay.graphs.output import Finish, Processor, make_finish, make_processors
@@ -55,47 +55,42 @@ UNMEASURED = "no metric: nothing is measured; add a UnitMetrics node or a post-p
 def prepare_graph(task: Task, settings: Settings, helpers: Helpers, find: FindDefinition) -> "GraphTask":
     """The graph, bound to its records, its models and its code. All that can fail before the first request does so here."""
     file = graph_of(task)
-    models = GraphModels(file, settings, helpers)
     sources = GraphSources(settings, helpers)
-    binder = GraphBinder(file, models, helpers, find, sources.column)
     problems: list[Problem] = []
-    graph = collect(problems, lambda: binder.bind(_finish_for(file, make_finish(file, helpers, file.folder), settings)))
-    processors = collect(problems, make_processors, file, helpers, file.folder)
-    fields = unit_fields(file, helpers, file.folder, problems)
+    bound = _bind(task, settings, helpers, find, sources.column, problems)
     problems += sources.missing_files(file)
-    if problems or graph is None or processors is None:
+    if problems:
         collect(problems, sources.transforms, file)  # what its source says is looked at all the same
         raise ConfigError(problems)
     rows, name = sources.records(file)
     if not len(rows) and not settings.dialect.reports_without_records:
         raise DataError(NO_RECORDS)
     columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ())) if len(rows) else ()
-    checked = CheckedGraph(task, file, settings, models, processors, columns)
-    problems = list_problems(GRAPH_CHECKS, checked, Level.BOUND)
-    tools = {tool for node in graph.nodes.values() for tool in getattr(node, "tools", ())}
+    problems = list_problems(GRAPH_CHECKS, bound._replace(columns=columns), Level.BOUND)
+    tools = {tool for node in bound.graph.nodes.values() for tool in getattr(node, "tools", ())}
     problems += [problem for problem in unknown_tool_problems(file, tools) if problem.serious]
     if not any(problem.serious for problem in problems):
-        problems += row_problems(file, fields, processors, settings)
+        problems += row_problems(file, bound.fields, bound.processors, settings)
     serious = [problem for problem in problems if problem.serious]
     if serious:
         raise ConfigError(serious)
     for note in problems:
         logging.getLogger("assay").warning("%s", note)
-    repeats, scored = _repeats(settings), scored_columns(file, fields, processors)
+    repeats, scored = _repeats(settings), scored_columns(file, bound.fields, bound.processors)
     prepared = GraphTask(
         task=task,
         settings=settings,
-        processors=processors,
+        processors=bound.processors,
         scored=scored,
         size=count(rows, task.name, settings) * repeats,
         original=len(rows) * repeats,
         source=sources.named(name),
         is_repeated=repeats > 1,
         docs=rows,
-        graph=graph,
-        graph_models=models,
+        graph=bound.graph,
+        graph_models=bound.models,
     )
-    if not scored and not processors and not result_columns(file) and not settings.run.predict_only:
+    if not scored and not bound.processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
     if not prepared.size and len(rows):
         raise DataError("there are no records")
@@ -124,28 +119,51 @@ def _finish_for(file: GraphFile, finish: Finish, settings: Settings) -> Finish:
     }
 
 
-class CheckedGraph(NamedTuple):
+class BoundGraph(NamedTuple):
     """A graph as far as it is known: of records that come over a network, or from user code that is not run, no column is."""
 
     task: Task
     file: GraphFile
     settings: Settings
     models: GraphModels
+    graph: Graph
     processors: Sequence[Processor]
-    columns: tuple[str, ...]
+    fields: Sequence[str]
+    """The columns of unit results that its nodes write."""
+    columns: tuple[str, ...] = ()
 
 
-def _taken_columns(graph: CheckedGraph) -> Iterator[Problem]:
+def _bind(
+    task: Task,
+    settings: Settings,
+    helpers: Helpers,
+    find: FindDefinition | None,
+    column: ReadColumn,
+    problems: list[Problem],
+) -> BoundGraph:
+    """Bind a graph to its code and models, as far as that goes. Without `find`, one with subgraphs is not looked at."""
+    file, graph = graph_of(task), None
+    models = GraphModels(file, settings, helpers)
+    if find is not None or not any(isinstance(node, SubgraphSpec) for node in file.nodes.values()):
+        finish = collect(problems, make_finish, file, helpers, file.folder) or dict
+        binder = GraphBinder(file, models, helpers, find, column)
+        graph = collect(problems, binder.bind, _finish_for(file, finish, settings))
+    processors = collect(problems, make_processors, file, helpers, file.folder) or ()
+    fields = unit_fields(file, helpers, file.folder, problems)
+    return BoundGraph(task, file, settings, models, graph or NO_GRAPH, processors, fields)
+
+
+def _taken_columns(graph: BoundGraph) -> Iterator[Problem]:
     for column in REPEAT_COLUMNS:
         if graph.columns.count(column) > 1:
             what = f"the records have a column {column!r}, which --repeats writes"
             yield Problem(graph.file.place("graph_config"), what, "rename the column, or run without --repeats")
 
 
-def _unasked_model(graph: CheckedGraph) -> Iterator[Problem]:
+def _unasked_model(graph: BoundGraph) -> Iterator[Problem]:
     """Find the model of a run that the graph does not ask: table and manifest would credit it with the graph's numbers."""
     file, models = graph.file, graph.models
-    if not models.settings.graphs.whole or UNDER_TEST in models.needs:
+    if not graph.settings.graphs.whole or UNDER_TEST in models.needs:
         return
     roles = " and ".join(sorted(models.backends))
     asked = f"the roles {roles} only" if roles else "no model"
@@ -161,19 +179,19 @@ def _columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None
     return (set(file.outputs) or {*columns, *produced(file)}) | set(REPEAT_COLUMNS).intersection(columns)
 
 
-def _wrong_aggregators(graph: CheckedGraph) -> list[Problem]:
+def _wrong_aggregators(graph: BoundGraph) -> list[Problem]:
     written = _columns_written(graph.file, graph.columns)
     return aggregator_problems(graph.file, graph.processors, written, graph.settings)
 
 
-def _unknown_columns(graph: CheckedGraph) -> Iterator[Problem]:
+def _unknown_columns(graph: BoundGraph) -> Iterator[Problem]:
     """Find keys and columns that are read and that nothing produces."""
     if graph.columns:
         yield from undeclared(graph.file, graph.columns, graph.settings.dialect)
         yield from unknown_clusters(graph.task, graph.columns)
 
 
-GRAPH_CHECKS: tuple[Check[CheckedGraph], ...] = (
+GRAPH_CHECKS: tuple[Check[BoundGraph], ...] = (
     Check(Level.BOUND, _unknown_columns),
     Check(Level.BOUND, _taken_columns),
     Check(Level.BOUND, _unasked_model),
@@ -237,11 +255,8 @@ class GraphTask(GraphScores):
             if not is_in(self.settings.shard, number):
                 continue
             target = doc.get(self._golden) if self._golden is not None else None
-            if repeats == 1:
-                yield Sample(doc_id, doc, (), target, target)
-                continue
             for repeat in range(repeats):
-                repeated = {**doc, REPEAT_OF: doc_id, REPEAT: repeat + 1}
+                repeated = {**doc, REPEAT_OF: doc_id, REPEAT: repeat + 1} if repeats > 1 else doc
                 yield Sample(doc_id * repeats + repeat, repeated, (), target, target)
 
     def plan(self, sample: Sample) -> Plan:
@@ -309,12 +324,9 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     looked = replace(helpers, dotted=dotted)
     sources = GraphSources(settings, looked)
     problems: list[Problem] = []
-    if helpers.definition is not None or not any(isinstance(node, SubgraphSpec) for node in nodes):
-        models = GraphModels(file, Settings(graphs=GraphSettings(whole=True)), looked)
-        collect(problems, make_finish, file, looked, file.folder)
-        collect(problems, GraphBinder(file, models, looked, helpers.definition, lambda *_: ()).bind)
-    processors = collect(problems, make_processors, file, looked, file.folder) or []
-    fields = unit_fields(file, looked, file.folder, problems)
+    answering = Settings(graphs=GraphSettings(whole=True))  # models are of the run
+    bound = _bind(task, answering, looked, helpers.definition, lambda *_: (), problems)
+    processors, fields = bound.processors, bound.fields
     is_hidden = any(isinstance(node, LambdaSpec) and node.function in unseen for node in nodes)  # it may measure
     if not problems and not is_hidden and not scored_columns(file, fields, processors) and not processors:
         what, _, fix = UNMEASURED.partition("; ")
@@ -323,8 +335,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     missing = list(sources.missing_files(file))
     columns = () if missing else _columns(file, sources, find_dotted, problems)
     problems += missing
-    checked = CheckedGraph(task, file, settings, GraphModels(file, settings, looked), processors, columns)
-    problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
+    problems += list_problems(GRAPH_CHECKS, bound._replace(settings=settings, columns=columns), Level.BOUND)
     problems = [replace(problem, serious=False) if problem.cause == LACKING else problem for problem in problems]
     declared = registered_names(_files(named, file.folder))
     if declared:
