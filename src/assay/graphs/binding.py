@@ -38,7 +38,7 @@ from assay.graphs.spec import (
 )
 from assay.graphs.tools import find_tools, parameters
 from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics, unfinished_results
-from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
+from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, Ways
 from assay.records import JSONDict, Prompt, UserFunction, UserValue
 from assay.samples.rows import DataError
 from assay.scoring.helper_code import Helpers
@@ -74,14 +74,13 @@ class GraphBinder:
             bound = collect(self.problems, self._node, name, node) if node.node_state == "active" else None
             if bound is not None:
                 nodes[name] = bound
-        ways = {name: self._way(name) for name in (*self.file.nodes, START)}
+        ways = {name: self._ways(name) for name in (*self.file.nodes, START)}
         if self.problems:
             raise ConfigError(self.problems)
         properties = self.file.config.graph_config.graph_properties
         return Graph(
             nodes,
             ways,
-            ways[START],
             properties.max_steps,
             finish,
             keeps_records=any(map(_runs_user_code, nodes.values())),
@@ -91,9 +90,10 @@ class GraphBinder:
             shared=[*self.shared.values()],
         )
 
-    def _way(self, source: str) -> OutgoingEdges:
+    def _ways(self, source: str) -> Ways:
         """Where edges lead from a node."""
-        always, forks = [], []
+        always: list[str] = []
+        forks: list[ConditionalEdge] = []
         for number, edge in enumerate(self.file.edges):
             if edge.source != source:
                 continue
@@ -108,7 +108,7 @@ class GraphBinder:
             ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
             name = f"the condition {edge.condition} after {source!r}"
             forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}, name))
-        return OutgoingEdges(tuple(always), tuple(forks))
+        return [*always, *forks]
 
     def function(self, name: str, place: Place, *shapes: tuple[str, ...]) -> UserFunction:
         """Return the callable of a dotted name: a function, or `apply` of a class. `shapes` are the arguments that it may be
@@ -213,7 +213,7 @@ class GraphBinder:
         shared: JSONDict = {
             "name": name,
             "prompt": nodes.PromptTemplate.of(node.prompt),
-            "input_key": node.input_key,
+            "spec": node,
             "pre": self.function(pre, at("pre_process"), ("state",)) if pre is not None else None,
             "history": History(properties.chat_history_window_size, not is_multiturn) if node.chat_history else None,
         }
@@ -222,7 +222,7 @@ class GraphBinder:
         shared |= {"model": models[""], "post": self._post(name, node), "tools": tools}
         if isinstance(node, AgentSpec):
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
-            return AgentNode(**shared, max_turns=node.max_turns, injected=injected, key=node.keys[0])
+            return AgentNode(**shared, injected=injected)
         return UserNode(**shared) if isinstance(node, UserSpec) else nodes.LlmNode(**shared)
 
     def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:

@@ -71,11 +71,6 @@ class ModelEntry:
     keys: Record
     place: Place
 
-    @property
-    def parameters(self) -> JSONDict:
-        parameters = self.keys.get("parameters")
-        return dict(parameters) if isinstance(parameters, Mapping) else {}
-
     def but(self, keys: Record) -> "ModelEntry":
         """The same with other keys; mappings are put together one level deep, as SyGra does."""
         merged = dict(self.keys)
@@ -249,9 +244,13 @@ class GraphModels:
     def generation_model(self, model: ModelConfig, place: Place, tools: Record | None = None) -> NodeModel:
         """Return the model of a node with its parameters; `tools` are the parameters that describe tools."""
         role, entry = self._role(model, place)
-        parameters = entry.parameters if entry is not None else {}
+        parameters = entry.keys.get("parameters") if entry is not None else None
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
-        written = {**parameters, **model.parameters, **self.settings.gen_kwargs}
+        written = {
+            **(parameters if isinstance(parameters, Mapping) else {}),
+            **model.parameters,
+            **self.settings.gen_kwargs,
+        }
         params: dict[str, object] = {**({"tool_choice": "auto"} if tools else {}), **written, **(tools or {})}
         if params.get("tool_choice") is not None:
             params["tool_choice"] = self._tool_choice(params, place)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from assay.config.braces import Braces
 from assay.config.option import NOTHING
 from assay.graphs.history import HISTORY, ROLES, History, WantedCall
-from assay.graphs.spec import JSON_TYPES, AnswerField, Record, Value
+from assay.graphs.spec import JSON_TYPES, AnswerField, AnyNode, Record, Value
 from assay.graphs.tools import Tool, as_mapping
 from assay.graphs.walk import Asking, Graph, NodeFailed, State, Steps, Updates, Walk, run_calls, user_code_of
 from assay.records import (
@@ -284,7 +284,7 @@ class GenerationNode:
 
     name: str
     prompt: PromptTemplate
-    input_key: str = "messages"
+    spec: AnyNode
     pre: Callable[[State], Any] | None = None
     history: History | None = None
 
@@ -303,7 +303,7 @@ class GenerationNode:
         messages = self.prompt.fill(state)
         if self.history is not None and state.get(HISTORY):
             messages = self.history.place(messages, state[HISTORY], self.name)
-        return (*messages, *map(_as_message, state.get(self.input_key) or ()))
+        return (*messages, *map(_as_message, state.get(self.spec.input_key) or ()))
 
     def remembered(self, state: State, messages: tuple[Message, ...], text: str) -> Updates:
         """The turn that was, for the nodes that ask with history."""

@@ -50,17 +50,13 @@ def _one_role(value: object) -> Iterator[Remark]:
     for number, message in enumerate(value if isinstance(value, list) else ()):
         if not isinstance(message, Mapping) or len(message) != 1:
             yield (number,), "must be a list of messages with one role each", "write `- user: text`"
-        elif next(iter(message)) not in ROLES:
-            yield (number,), f"has a message of {next(iter(message))!r}", f"use one of: {', '.join(ROLES)}"
-        else:
-            yield from _wrong_parts(number, *message.items())
-
-
-def _wrong_parts(number: int, message: tuple[str, object]) -> Iterator[Remark]:
-    role, content = message
-    for at, part in enumerate(content if isinstance(content, list | tuple) else ()):
-        if not isinstance(part, Mapping):
-            yield (number, role, at), "has a part that is not a mapping", "write `- {type: text, text: …}`"
+            continue
+        [(role, content)] = message.items()
+        if role not in ROLES:
+            yield (number,), f"has a message of {role!r}", f"use one of: {', '.join(ROLES)}"
+        for at, part in enumerate(content if isinstance(content, list | tuple) else ()):
+            if not isinstance(part, Mapping):
+                yield (number, role, at), "has a part that is not a mapping", "write `- {type: text, text: …}`"
 
 
 def _some_key(value: object) -> Iterator[Remark]:

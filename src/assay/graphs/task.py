@@ -30,7 +30,7 @@ from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
 from assay.graphs.tools import find_tools, tool_spec
 from assay.graphs.transforms import TRANSFORMS
 from assay.graphs.unit_node import metric_entries
-from assay.graphs.walk import Graph, OutgoingEdges
+from assay.graphs.walk import Graph
 from assay.records import Function, Plan, Sample, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
@@ -46,7 +46,7 @@ from assay.tasks.settings import GraphSettings, Settings
 from assay.tasks.stand_ins import UnloadedMethods, is_written_function, unloaded_function
 from assay.tasks.task import Task
 
-NO_GRAPH = Graph({}, {}, OutgoingEdges())
+NO_GRAPH = Graph({}, {})
 """The graph of records that are there."""
 NO_RECORDS = "the source has no records"
 UNMEASURED = "no metric: nothing is measured; add a UnitMetrics node or a post-processor"
