@@ -29,7 +29,7 @@ from assay.records import (
     tool_call_of,
 )  # fmt: skip
 
-CLASSES: dict[str, tuple[type, ...]] = {
+JSON_CLASSES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
     "number": (float, int),
@@ -85,11 +85,11 @@ class Structure:
             return False
         properties = self.schema.get("properties", {})
         kinds = {key: str(written.get("type")) for key, written in properties.items() if key in answer}
-        return all(_is_of(answer[key], kind) for key, kind in kinds.items() if kind in CLASSES)
+        return all(_is_of(answer[key], kind) for key, kind in kinds.items() if kind in JSON_CLASSES)
 
 
 def _is_of(value: Value, kind: str) -> bool:
-    return isinstance(value, CLASSES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    return isinstance(value, JSON_CLASSES[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
