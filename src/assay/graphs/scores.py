@@ -18,8 +18,9 @@ from assay.graphs.unit_node import SUFFIX, UnitMetrics, check_unit_metrics, metr
 from assay.records import Failed, FilterScores, JSONDict, Response, Sample, number
 from assay.score_keys import ScoreKey
 from assay.scoring.declarations import Metric
+from assay.scoring.filters import Pipeline
 from assay.scoring.helper_code import Helpers
-from assay.scoring.loop import ScorePart, ScoringLoop, ScoringStep, Unfiltered
+from assay.scoring.loop import ScorePart, ScoringLoop, ScoringStep
 from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder, grouped
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.evidence import Estimate
@@ -196,7 +197,7 @@ class GraphScores:
     def _scoring(self) -> ScoringLoop:
         """One step: the records are there, and their unit results are the scores."""
         parts = [ScorePart("", "scoring", (), self._unit_scores)]
-        step = ScoringStep(Unfiltered(UNFILTERED), lambda document, own, answers: own[0], parts)  # noqa: ARG005  # the shape of a result
+        step = ScoringStep(Pipeline(UNFILTERED), lambda document, own, answers: own[0], parts)  # noqa: ARG005  # the shape of a result
         return ScoringLoop([step], ResultBuilder(GENERATE), call=call_user_code)
 
     def _unit_scores(self, record: Record) -> JSONDict:
