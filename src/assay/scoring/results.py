@@ -159,7 +159,7 @@ class MCResult(Result):
     @classmethod
     def of(cls, doc: Mapping[str, Any], target: Reference, choices: Sequence[str], answers: Answers) -> Self:
         """The result of answers: a pair of log-likelihood and greedy for each choice, or two."""
-        lls, greedy = [answer[0] for answer in answers], [answer[1] for answer in answers]
+        lls, greedy = map(list, zip(*answers, strict=True))
         count = len(choices)
         return cls(doc, target, choices, lls[:count], greedy[:count], lls[count:])
 
@@ -265,11 +265,10 @@ def raw(request: Request, response: Response) -> Answer:
 
 def calls_without_text(responses: Sequence[Response]) -> str:
     """Why answers cannot be scored, if one of them is tool calls alone: it is no empty text. Empty where all have text."""
-    calls = [
-        response.calls
-        for response in responses
-        if type(response) is Text and response.calls and not response.text.strip()
-    ]
+    calls = []
+    for response in responses:  # without a call for each document: most are log-likelihoods
+        if type(response) is Text and response.calls and not response.text.strip():
+            calls.append(response.calls)  # noqa: PERF401
     if not calls:
         return ""
     names = dict.fromkeys(str(call["function"]["name"]) for own in calls for call in own)
@@ -303,14 +302,13 @@ class ResultBuilder:
 
     def result(self, sample: Sample, answers: Answers) -> Result:
         """The result that metrics of this output type take."""
-        target, output_type = self.target(sample, answers), self.output_type
-        if output_type == CHOICE:
-            return MCResult.of(sample.doc, target, sample.choices or (), answers)
-        if output_type == GENERATE:
+        if self.output_type == CHOICE:
+            return MCResult.of(sample.doc, self.gold(sample), sample.choices or (), answers)
+        if self.output_type == GENERATE:
             any_counts = self.multiple_targets and self.dialect.counts_any_right_reference
-            return GenResult(sample.doc, target, answers[0], any_counts=any_counts)
-        value, is_greedy = answers[0] if output_type == LIKELIHOOD else (answers[0], False)
-        return LLResult(sample.doc, target, value, is_greedy)
+            return GenResult(sample.doc, self._references(sample, answers[0]), answers[0], any_counts=any_counts)
+        value, is_greedy = answers[0] if self.output_type == LIKELIHOOD else (answers[0], False)
+        return LLResult(sample.doc, sample.target, value, is_greedy)
 
     def target(self, sample: Sample, answers: Answers) -> Reference:
         """The reference that answers to a sample are compared with."""
@@ -321,8 +319,9 @@ class ResultBuilder:
     def gold(self, sample: Sample) -> Reference:
         """The index of the right choice."""
         gold, choices = sample.gold, sample.choices or ()
-        if type(gold) is int and 0 <= gold < len(choices):  # as nearly always
-            return gold
+        index = choices.index(gold) if type(gold) is str and gold in choices else gold
+        if type(index) is int and 0 <= index < len(choices):  # as nearly always
+            return index
         gold = gold_index(gold, choices)
         if not self.dialect.scores_zero_without_right_choice and is_none_of(gold, choices):
             raise ValueError(f"the right answer, {sample.gold!r:.80}, is none of the {len(choices)} choices")
