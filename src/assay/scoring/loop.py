@@ -178,25 +178,23 @@ def plan_rows(step: ScoringStep, result: StepInput) -> Generator[Sequence[Reques
 def add_value(step: ScoringStep, scores: ScoreDict, part: ScorePart, value: MetricValue) -> None:
     """Write the value of a part down under its name; of several by name, each under its own."""
     name = part.name
+    if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
+        value = by_name(value, name)
     if isinstance(value, Failed):
         if not part.rows:
             raise SelfExplanatory(value.reason)
-        add_rows(scores, dict.fromkeys(part.rows, value), name, step.dialect)
-        return
-    if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
-        value = by_name(value, name)
-    if not isinstance(value, Mapping):
+        rows: ScoreDict = dict.fromkeys(part.rows, value)
+    elif not isinstance(value, Mapping):
         if not name:
             raise TypeError(f"{describe(value)} was returned, and scores by name are wanted")
-        add_rows(scores, {name: value}, name, step.dialect)
-    elif not name:
-        add_rows(scores, value, name, step.dialect)
-    elif not value and not step.dialect.leaves_out_missing_scores:
-        reason = f"scoring: {name!r} returned no value: the mapping is empty"
-        add_rows(scores, {name: Failed(reason)}, name, step.dialect)
+        rows = {name: value}
+    elif name and not value and not step.dialect.leaves_out_missing_scores:
+        rows = {name: Failed(f"scoring: {name!r} returned no value: the mapping is empty")}
     else:
-        add_rows(scores, value, name, step.dialect)
-        step.parents.update(dict.fromkeys(map(score_name, value), name))
+        rows = dict(value)
+        if name:
+            step.parents.update(dict.fromkeys(map(score_name, value), name))
+    add_rows(scores, rows, name, step.dialect)
 
 
 def add_rows(scores: ScoreDict, rows: Mapping[Any, MetricValue], source: str, dialect: Dialect) -> None:

@@ -1,6 +1,6 @@
 """Results: the requests and answers of a document next to what is right about it, as metrics, scorers and helper code see them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Never, Self
@@ -234,22 +234,6 @@ def result_of(instances: Sequence[Instance], filter_name: str) -> Result:
     return LLResult.from_instances(instances, filter_name)
 
 
-def with_answers(
-    instances: Sequence[Instance], filters: Sequence[str], answers: Sequence[Filtered]
-) -> Sequence[Instance]:
-    """Instances with the answers that filters leave; those of a filter that failed they refuse to show."""
-    left = dict(zip(filters, answers, strict=bool(answers)))
-    lost = {name: own for name, own in left.items() if isinstance(own, Failed)}
-    copies = []
-    for number, instance in enumerate(instances):
-        filtered = dict(instance.filtered_resps)
-        for name, own in left.items():
-            if not isinstance(own, Failed):
-                filtered[name] = own[number]
-        copies.append(replace(instance, filtered_resps=PartlyFiltered(filtered, lost) if lost else filtered))
-    return copies
-
-
 def _answer(instance: Instance, filter_name: str | None) -> Answer:
     filtered = instance.filtered_resps
     return filtered[filter_name] if filter_name is not None and filter_name in filtered else instance.resps[0]
@@ -373,24 +357,38 @@ def is_none_of(gold: Reference, choices: Sequence[str]) -> bool:
 
 
 def instances_of(
-    document: AnsweredSample, reading: ResultBuilder, answers: Sequence[Filtered], task: str
+    document: AnsweredSample, reading: ResultBuilder, answers: Mapping[str, Filtered], task: str
 ) -> list[Instance]:
-    """The requests of a document as instances. `answers` are those of every filter: of the first, targets get their type."""
+    """The requests of a document as instances, with what filters leave; answers of one that failed they refuse to show."""
+    lost = {name: left for name, left in answers.items() if isinstance(left, Failed)}
+    copies = []
+    for number, instance in enumerate(document.instances or _requests(document, reading, answers, task)):
+        filtered = dict(instance.filtered_resps)
+        for name, left in answers.items():
+            if not isinstance(left, Failed):
+                filtered[name] = left[number]
+        copies.append(replace(instance, filtered_resps=PartlyFiltered(filtered, lost) if lost else filtered))
+    return copies
+
+
+def _requests(
+    document: AnsweredSample, reading: ResultBuilder, answers: Mapping[str, Filtered], task: str
+) -> Iterator[Instance]:
+    """The requests of a document of a run. Targets get the type of the first filter's answers."""
     sample, responses = document.sample, document.responses
-    target = reading.target(sample, next(left for left in answers if not isinstance(left, Failed)))
-    is_lone = isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE
+    target = reading.target(sample, next(left for left in answers.values() if not isinstance(left, Failed)))
+    if isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE:
+        [target] = target
     step = max(1, len(sample.requests) // max(1, len(responses)))
-    return [
-        Instance(
+    for number, request in enumerate(sample.requests[::step]):
+        yield Instance(
             doc=sample.doc,
             doc_id=sample.doc_id,
             args=arguments(request),
-            target=target[0] if is_lone else target,
+            target=target,
             idx=number,
             resps=responses[number],
             task_name=task,
             request_type=reading.output_type,
             choices=tuple(sample.choices or ()),
         )
-        for number, request in enumerate(sample.requests[::step])
-    ]
