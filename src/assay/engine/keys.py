@@ -1,6 +1,6 @@
 """Keys of requests: what identifies a request, so that its response is found again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 import orjson
@@ -25,6 +25,28 @@ class Keys:
         self._generate = hash_of(b"generate", identity.encode())
         self._context: tuple[Prompt | None, blake2b] = (None, self._likelihood)
         self._params = PerParams(self._written)
+
+    def keyed(
+        self, requests: Sequence[Request], sample: bytes, drawn: dict[bytes, int]
+    ) -> list[tuple[bytes, Request] | None]:
+        """Return the key of each request of a sample, and the request as it is sent: a sampled one has the id of its draw, which
+        is counted in `drawn`. None where no key can be made: the request has half a character."""
+        keyed: list[tuple[bytes, Request] | None] = []
+        for request in requests:
+            try:
+                if type(request) is Generate and self._params.of(request.params)[1]:
+                    keyed.append(self._drawn(request, sample, drawn))
+                else:
+                    keyed.append((self.key(request), request))
+            except UnicodeEncodeError:
+                keyed.append(None)
+        return keyed
+
+    def _drawn(self, request: Generate, sample: bytes, drawn: dict[bytes, int]) -> tuple[bytes, Request]:
+        key = self.sampled_key(request, sample)
+        nth = count_draw(drawn, key)
+        draw = b"\0".join((sample, "\0".join(request.node).encode(), b"%d" % nth))
+        return nth_key(key, nth), request._replace(draw=draw)
 
     def key(self, request: Request) -> bytes:
         """Return the key of a deterministic request."""
@@ -51,10 +73,6 @@ class Keys:
             _add(state, b"node", "\0".join(request.node).encode())
         return state.digest()
 
-    def is_sampled(self, request: Generate) -> bool:
-        """Whether the model may answer differently when the request is sent again."""
-        return self._params.of(request.params)[1]
-
     def _generated(self, request: Generate) -> blake2b:
         state = self._generate.copy()
         _add(state, self._params.of(request.params)[0])
@@ -71,6 +89,13 @@ class Keys:
 def nth_key(key: bytes, nth: int) -> bytes:
     """Return the key of the n-th equal request of a sample, counted from 0: the first has the key itself."""
     return hash_of(b"nth", key, nth.to_bytes(4)).digest() if nth else key
+
+
+def count_draw(drawn: dict[bytes, int], key: bytes) -> int:
+    """Count an equal request of a sample; returns the number of those before it."""
+    nth = drawn.get(key, 0)
+    drawn[key] = nth + 1
+    return nth
 
 
 def _is_greedy(params: Mapping[str, object]) -> bool:

@@ -135,6 +135,11 @@ class Journal:
             return None  # somebody cut it off
         return _read(entry) if entry["k"] == key.hex() else None
 
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Response]:
+        """The responses that were given to these keys, of those that were."""
+        found = {key: self.get(key) for key in self._index.among(keys)}
+        return {key: response for key, response in found.items() if response is not None}
+
     def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:
         """Write responses down, all in one write: from then on they survive the end of this process."""
         who = b"" if role == "model" else b',"m":%s' % orjson.dumps(role)
