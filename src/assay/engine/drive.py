@@ -346,39 +346,41 @@ class Engine:
         plan.responses = [None] * len(requests)
         plan.missing = len(requests)
         calls: list[tuple[int, Call]] = []
-        asked: dict[str, list[tuple[int, Request]]] = {}
+        asked: dict[str, tuple[list[int], list[Request]]] = {}
         for slot, request in enumerate(requests):
             if isinstance(request, Call):
                 calls.append((slot, request))
-            else:
-                asked.setdefault(request.role, []).append((slot, request))
-        asks = tuple([(role, len(own)) for role, own in asked.items()])
+                continue
+            slots, own = asked.setdefault(request.role, ([], []))
+            slots.append(slot)
+            own.append(request)
+        asks: Asks = ()
+        for role, (slots, own) in asked.items():
+            asks += ((role, len(own)),)
+            self._ask_model(plan, role, slots, own)
         plan.asks += plan.counts.steps.setdefault(asks, asks)  # shared by the plans: thousands are open at once
-        for role, own in asked.items():
-            self._ask_model(plan, role, own)
         if calls:
             self._begin(plan, calls)
 
-    def _ask_model(self, plan: _Plan, role: str, requests: Sequence[tuple[int, Request]]) -> None:
-        """Look requests up in the store, and send the others to their model; each comes with its slot in the plan."""
+    def _ask_model(self, plan: _Plan, role: str, slots: Sequence[int], requests: Sequence[Request]) -> None:
+        """Look requests up in the store, and send the others to their model; `slots` are their places in the plan's step."""
         self.counts.asked += len(requests)
         plan.counts.asked[role] += len(requests)
         keys = self._keys.get(role)
         refused = self.early_stop.stopped.get(plan.task, "" if keys else f"no model with the role {role!r} in this run")
         if keys is None or refused:
-            for slot, _ in requests:
+            for slot in slots:
                 plan.responses[slot] = Failed(refused)
             plan.missing -= len(requests)
             return
-        keyed = keys.keyed([request for _, request in requests], plan.sample, plan.drawn)
-        stored = self._store.find([sent[0] for sent in keyed if sent is not None])
+        hashes, sendable = keys.keyed(requests, plan.sample, plan.drawn)
+        stored = self._store.find(hashes)
         waiting, unsent = self._waiting, []
-        for (slot, request), sent in zip(requests, keyed, strict=True):
-            if sent is None:
+        for slot, key, request in zip(slots, hashes, sendable, strict=True):
+            if not key:
                 plan.responses[slot] = Failed(f"the prompt has {HALF}")
                 plan.missing -= 1
                 continue
-            key = sent[0]
             if plan.answered is not None:
                 plan.keys[slot] = key
             others = waiting.get(key)
@@ -388,7 +390,7 @@ class Engine:
             known = stored.get(key)
             if known is None or not _fits(request, known):
                 waiting[key] = [(plan, slot)]
-                unsent.append(sent)
+                unsent.append((key, request))
                 continue
             if key in self._tried:
                 self._tried.discard(key)  # counted when it was sent
@@ -495,7 +497,8 @@ def _ignore(_: Ended) -> None:
 
 def first_key(request: Request, sample: bytes, model: AnyModel) -> KeyedRequest | None:
     """The first request of a sample's plan with its key, as it is sent; None where no key can be made."""
-    return Keys(model.identity, model.can.samples).keyed([request], sample, {})[0]
+    [key], [sent] = Keys(model.identity, model.can.samples).keyed([request], sample, {})
+    return (key, sent) if key else None
 
 
 def answer_to(request: Request, response: Response, seconds: float, attempts: int) -> Response:

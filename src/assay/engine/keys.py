@@ -28,19 +28,23 @@ class Keys:
 
     def keyed(
         self, requests: Sequence[Request], sample: bytes, drawn: dict[bytes, int]
-    ) -> list[tuple[bytes, Request] | None]:
-        """Return the key of each request of a sample, and the request as it is sent: a sampled one has the id of its draw, which
-        is counted in `drawn`. None where no key can be made: the request has half a character."""
-        keyed: list[tuple[bytes, Request] | None] = []
+    ) -> tuple[list[bytes], list[Request]]:
+        """Return the keys of a sample's requests, and the requests as they are sent: a sampled one has the id of its draw, which
+        is counted in `drawn`. The key is empty where none can be made: the request has half a character."""
+        keys: list[bytes] = []
+        sent: list[Request] = []
         for request in requests:
+            as_sent: Request = request
             try:
                 if type(request) is Generate and self._params.of(request.params)[1]:
-                    keyed.append(self._drawn(request, sample, drawn))
+                    key, as_sent = self._drawn(request, sample, drawn)
                 else:
-                    keyed.append((self.key(request), request))
+                    key = self.key(request)
             except UnicodeEncodeError:
-                keyed.append(None)
-        return keyed
+                key = b""
+            keys.append(key)
+            sent.append(as_sent)
+        return keys, sent
 
     def _drawn(self, request: Generate, sample: bytes, drawn: dict[bytes, int]) -> tuple[bytes, Request]:
         key = self.sampled_key(request, sample)

@@ -128,7 +128,7 @@ class CachedJournal:
     def find(self, keys: Sequence[bytes]) -> Mapping[bytes, Response]:
         known = self._journal.find(keys)
         for key in keys:
-            response: Response | None = self._guarded(self._cache.get, key) if key not in known else None
+            response: Response | None = self._guarded(self._cache.get, key) if key and key not in known else None
             if response is not None and not isinstance(response, Failed):
                 cut = response.usage.cut if response.usage is not None else 0
                 known[key] = response._replace(usage=Usage(cut=cut) if cut else None)  # paid by the run that asked

@@ -137,8 +137,12 @@ class Journal:
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Response]:
         """The responses that were given to these keys, of those that were."""
-        found = {key: self.get(key) for key in self._index.among(keys)}
-        return {key: response for key, response in found.items() if response is not None}
+        found: dict[bytes, Response] = {}
+        for key in self._index.among(keys):
+            response = self.get(key)
+            if response is not None:
+                found[key] = response
+        return found
 
     def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:
         """Write responses down, all in one write: from then on they survive the end of this process."""

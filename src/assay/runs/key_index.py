@@ -41,7 +41,7 @@ class KeyIndex:
         """Those of some keys that have an offset."""
         if not self._starts and self._recent.keys().isdisjoint(keys):  # as nearly always
             return []
-        return [key for key in keys if self.get(key) is not None]
+        return [key for key in keys if key and self.get(key) is not None]
 
     def put(self, key: bytes, offset: int) -> None:
         self.put_all({key: offset})

@@ -321,14 +321,10 @@ class PreparedTask:
             requests = [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
         if self._unconditional:
             requests += [Loglikelihood("", f"{delimiter}{choice}") for choice in choices]
-        return self._repeated(requests)
+        return self._repeated(requests) if self.config.repeats > 1 else requests
 
     def _repeated(self, requests: list[Request]) -> list[Request]:
-        return (
-            [request for request in requests for _ in range(self.config.repeats)]
-            if self.config.repeats > 1
-            else requests
-        )
+        return [request for request in requests for _ in range(self.config.repeats)]
 
     @cached_property
     def _delimiter(self) -> str:
@@ -353,14 +349,12 @@ class PreparedTask:
             sample,
             grouped(sample.requests, own, self.config.repeats),
             verdicts,
-            self._question(sample.doc),
+            self._question(sample.doc) if self.scoring.asks else "",
             without_text=calls_without_text(own),
         )
 
     def _question(self, doc: Document) -> str:
         """Return the question of a document, for scorers that ask a model about the answer."""
-        if not self.scoring.asks:
-            return ""
         with preserved_random():
             return str(self.prompter.text(doc))
 
