@@ -372,6 +372,10 @@ EXTENSIONS = [
     Extension("an aggregator class", 0.25, f"class {NAME}(Aggregator):\n    def aggregate(self, group, results):\n"
               "        return {'exact_match,none': (results['a']['exact_match,none'] * results['b']['exact_match,none']) ** 0.5}",
               {"aggregate_metric_list": [{"metric": "exact_match", "aggregation": USE}]}, "aggregators", of="group"),
+    Extension("an aggregation, of a group", 0.25, f"def {NAME}(values):\n    return (values[0] * values[1]) ** 0.5",
+              {"aggregate_metric_list": [{"metric": "exact_match", "aggregation": USE}]}, "aggregations", of="group",
+              others={way.title: Refused(["must take 2 arguments by position"]) for way in WAYS if way.by != "name"}
+              | {BESIDE: Refused(["no aggregator named"]), WAYS[7].title: "the keys of a group are its own"}),
     Extension("a row aggregator", 0.25, f"class {NAME}(RowAggregator):\n    def combine(self, members, weights):\n"
               "        return (float(members[0].estimate) * float(members[1].estimate)) ** 0.5",
               {"aggregate_metric_list": [{"metric": "exact_match", "aggregation": USE}]}, "aggregators", of="group"),

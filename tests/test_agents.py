@@ -11,7 +11,7 @@ import pytest
 import assay
 from assay.cli import main
 from assay.exchange.lm_eval_layout import lm_eval_layout
-from assay.graphs.binding import _tool
+from assay.graphs.tools import describe_tool
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import call_text
@@ -239,7 +239,7 @@ def test_tools_are_described_by_their_annotations() -> None:
     ) -> None:
         """Look."""
 
-    described = dict(_tool(tool).schema)["parameters"]
+    described = dict(describe_tool(tool).schema)["parameters"]
     assert described == {
         "type": "object",
         "properties": {

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from assay import (
 from assay.groups.task_results import EstimatedFloat
 from assay.score_keys import ScoreKey
 from assay.statistics import combine
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.tasks.validate import validate
 from group_world import (
     Plain,
     by_filter,
@@ -115,6 +117,9 @@ ERRORS: dict[str, tuple[str, dict[str, float]]] = {
     "geometric": ("aggregation: geometric_mean", {name: G / (3 * X[name]) for name in X}),
     "weighted sum": ("aggregation: weighted_sum, kwargs: {weights: {a: 2, b: -1, c: 0}}", {"a": 2, "b": -1, "c": 0}),
     "difference": ("aggregation: difference, kwargs: {of: [a, c]}", {"a": 1, "b": 0, "c": -1}),
+    # aggregations of scores, which declare an influence
+    "mean of numbers": ("aggregation: nanmean", dict.fromkeys(X, 1 / 3)),
+    "perplexity": ("aggregation: perplexity", dict.fromkeys(X, -math.exp(-sum(X.values()) / 3) / 3)),
 }
 
 
@@ -126,6 +131,61 @@ def test_standard_errors_by_the_delta_method(case: str, tmp_path: Path) -> None:
     row = group_row(tmp_path, f"group: g\ntask: [a, b, c]\naggregate_metric_list: [{{metric: acc, {written}}}]\n")
     assert row["stderr"] == pytest.approx(math.sqrt(sum(slopes[n] ** 2 * V[n] for n in X)), abs=1e-12)
     assert row["interval"][0] < row["value"] < row["interval"][1]
+
+
+def trimmed(values: Sequence[float], *, cut: int = 1) -> float:
+    """The mean without the least and the greatest values."""
+    kept = sorted(values)[cut:-cut]
+    return sum(kept) / len(kept)
+
+
+@pytest.fixture
+def trimmed_mean() -> Iterator[None]:
+    assay.aggregation("trimmed_mean")(trimmed)
+    yield
+    del AGGREGATIONS["trimmed_mean"]
+
+
+@pytest.mark.usefixtures("trimmed_mean")
+def test_an_aggregation_of_scores_aggregates_the_members_of_a_group(tmp_path: Path) -> None:
+    entry = {"metric": "acc", "aggregation": "trimmed_mean"}
+    assert computed(THREE, entry) == {"acc,none": 0.5}  # of 0.25, 0.5 and 1
+    assert computed({**THREE, "d": {"acc,none": 0.75, "samples": 1}}, entry) == {"acc,none": 0.625}  # of 0.5 and 0.75
+    five = {str(number): {"acc,none": number / 10, "samples": 1} for number in (1, 2, 3, 8, 9)}
+    assert computed(five, {**entry, "kwargs": {"cut": 2}}) == {"acc,none": 0.3}
+    for name, scores in DOCUMENTS.items():
+        scored(tmp_path, name, acc=scores)
+    row = group_row(
+        tmp_path, "group: g\ntask: [a, b, c]\naggregate_metric_list: [{metric: acc, aggregation: trimmed_mean}]\n"
+    )
+    assert (row["value"], row["stderr"]) == (pytest.approx(0.7), None)  # of 0.4, 0.7 and 0.75
+    assert "declares no influence" in row["reason"]
+
+
+@pytest.mark.usefixtures("trimmed_mean")
+@pytest.mark.parametrize(
+    ("entry", "what"),
+    [
+        ("aggregation: trimmed_mean, kwargs: {cutt: 2}", "aggregator 'trimmed_mean' has no parameter 'cutt' — did you mean 'cut'?"),
+        ("aggregation: trimmed_mean, kwargs: {cut: a}", "aggregator 'trimmed_mean': 'cut' cannot be 'a'"),
+        ("aggregation: trimmed_men", "no aggregator named 'trimmed_men' — did you mean 'trimmed_mean'?"),
+        ("aggregation: trimmed_mean, weight_by_size: true", "does not weight members by size — remove `weight_by_size`"),
+        ("aggregation: max, weight_by_size: true", "does not weight members by size — remove `weight_by_size`"),
+        ("aggregation: bleu", "no aggregator named 'bleu'"),  # of pairs of texts, which members have not
+    ],
+)  # fmt: skip
+def test_what_an_aggregation_of_a_group_cannot_use_is_refused_by_validate_and_run(
+    entry: str, what: str, tmp_path: Path
+) -> None:
+    for name, scores in DOCUMENTS.items():
+        scored(tmp_path, name, acc=scores)
+    group_file(tmp_path, f"group: g\ntask: [a, b, c]\naggregate_metric_list:\n  - {{metric: acc, {entry}}}\n")
+    manager = assay.TaskManager(include_path=str(tmp_path), include_defaults=False)
+    with pytest.raises(assay.ConfigError) as refused:
+        run(tmp_path, ANYTHING, "g")
+    problems = [problem for problem in validate(manager, ["g"]) if problem.serious]
+    assert what in str(refused.value)
+    assert [str(problem) for problem in problems] == [str(problem) for problem in refused.value.problems]
 
 
 @pytest.mark.parametrize("name", ["min", "max"])

@@ -37,7 +37,8 @@ from assay.plugins import REGISTRIES, registry
 from assay.records import Request, Text
 from assay.registry import load_plugins
 from assay.runs.folder import RunError
-from seam_matrix import matrix
+from assay.score_keys import ScoreKey
+from seam_matrix import graph, matrix
 from seam_world import CONSUMERS, GEOMETRIC, MICRO, Names, Refused, Seam, World, world_of
 
 # --- an aggregator set on a group -----------------------------------------------------------------------------------
@@ -644,6 +645,41 @@ def test_an_extension_is_used_or_refused_before_the_first_request(
         return
     assert CONSUMERS[consumer](world, seam) == pytest.approx(outcome, abs=1e-12)
     assert outcome != MICRO, "a number that the extension does not change shows nothing"
+
+
+EVERYWHERE = """
+import assay
+
+@assay.aggregation("root_mean_square")
+def root_mean_square(values, *, times: float = 1.0):
+    return times * (sum(value ** 2 for value in values) / len(values)) ** 0.5
+"""
+
+
+def test_one_aggregation_counts_in_a_task_a_group_and_a_graph(plugged_world: Path) -> None:
+    """Of 1 right answer of 8: √(1/8) in the task and the graph, twice that with `times: 2`; of members with 1/2 and 1/8:
+    √((1/4 + 1/64) / 2)."""
+    collated = {"processor": "tasks.eval.utils.MetricCollatorPostProcessor"}
+    metric = {"name": "root_mean_square", "unit_metrics_results": ["exact_match_result"]}
+    files = {
+        "everywhere.py": EVERYWHERE,
+        "own.yaml": "task: own\ninclude: b.yaml\nmetric_list: [{metric: exact_match, aggregation: root_mean_square, times: 2}]\n",
+        "g.yaml": f"{GROUP}aggregate_metric_list: [{{metric: exact_match, aggregation: root_mean_square}}]\n",
+        "walk/graph_config.yaml": graph(
+            graph_post_process=[{**collated, "params": {"aggregator_metrics_map": [metric]}}],
+            data_config={"source": {"type": "disk", "file_path": "../b.jsonl"}},
+        ),
+    }
+    world = world_of(plugged_world, files)
+    load_plugins([str(world.folder / "everywhere.py")])
+    done = run(
+        world.model(), tasks=["own", "g", "t"], progress=False, output_path=str(world.folder / "out"), **world.options
+    )
+    results = done.results
+    expected = {("own", "exact_match"): 2 * (1 / 8) ** 0.5, ("g", "exact_match"): ((1 / 4 + 1 / 64) / 2) ** 0.5,
+                ("t", "root_mean_square"): (1 / 8) ** 0.5}  # fmt: skip
+    numbers = {(name, row): results.row(name, ScoreKey(row, "none")).estimate.value for name, row in expected}
+    assert numbers == pytest.approx(expected)
 
 
 # --- seed 001's data flow, by hand -----------------------------------------------------------------------------------

@@ -167,6 +167,7 @@ def readable(kind: str) -> str:
     for old, new in (
         ("collections.abc.", ""), ("typing.", ""), ("assay.records.", ""), ("assay.config.task.", ""),
         ("assay.config.group.", ""), ("assay.graphs.spec.", ""), ("Mapping[str, object]", "mapping"),
+        ("Mapping[str, ", "mapping of ["),
         ("tuple[object, ...]", "list"), ("Function", "`!function`"), ("tuple[", "list of ["), (", ...]", "]"),
         (" | None", ""), ("NoneType", "null"),
     ):  # fmt: skip

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from assay.graphs.reading import GraphFile, likelihood_keys, output_keys, targets
-from assay.graphs.spec import END, START, GenerationSpec, LambdaSpec, LikelihoodSpec, SamplerSpec, SubgraphSpec
+from assay.graphs.reading import GraphFile, targets
+from assay.graphs.spec import END, START, LambdaSpec, LikelihoodSpec, SubgraphSpec
 
 
 def drawn(graph: GraphFile) -> Iterator[str]:
@@ -67,15 +67,11 @@ def _about(graph: GraphFile, name: str) -> str:
     """Describe a node: its type, the model or function it calls, and the keys it writes."""
     node = graph.nodes[name]
     description = str(node.node_type)
-    if isinstance(node, GenerationSpec | LikelihoodSpec):
-        description += " " + ", ".join(model.name for model in graph.models[name].values())
+    if node.models:
+        description += " " + ", ".join(model.name for model in node.models.values())
     elif isinstance(node, LambdaSpec):
         description += " " + node.function.rpartition(".")[2]
     elif isinstance(node, SubgraphSpec):
         description += " " + node.subgraph
-    written = output_keys(node.output_keys) if isinstance(node, GenerationSpec | LambdaSpec) else ()
-    if isinstance(node, LikelihoodSpec):
-        written = likelihood_keys(node)
-    if isinstance(node, SamplerSpec):
-        written = tuple(graph.attributes[name])
+    written = (*node.keys, *(node.further_keys if isinstance(node, LikelihoodSpec) else ()))
     return description + (f" → {', '.join(written)}" if written else "")

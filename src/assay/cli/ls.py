@@ -1,7 +1,7 @@
 """`assay ls` and `assay schema`: the names of a kind, and the keys of a kind of file."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, write_lines
 from assay.dialect import dialect_of_files
 from assay.errors import ConfigError, Place
-from assay.records import JSON
+from assay.records import JSON, UserFunction
 from assay.safe_text import printable
 from assay.similar import nearest
 
@@ -217,12 +217,16 @@ def _registry_rows(options: argparse.Namespace) -> list[ListedName]:
     from assay.plugins import registry
 
     kind, known = options.kind.removesuffix("s"), registry(options.kind)
-    rows = [ListedName("custom", kind, None, more={"description": ""})] if kind == "filter" else []
+    rows = (
+        [ListedName("custom", kind, None, more={"description": "A function of the user's, named by `filter_fn`."})]
+        if kind == "filter"
+        else []
+    )
     first: dict[int, str] = {}
     for name in known.names():
         try:
             member = known[name]
-            more = _described(kind, name, member)
+            more = _described(kind, member)
             if first.setdefault(id(member), name) != name:
                 more |= {"alias_of": first[id(member)], "description": f"same as {first[id(member)]}"}
             rows.append(ListedName(name, kind, None, more=more))
@@ -231,20 +235,19 @@ def _registry_rows(options: argparse.Namespace) -> list[ListedName]:
     return sorted(rows, key=lambda row: row.name)
 
 
-def _described(kind: str, name: str, member: Any) -> dict[str, JSON]:
+def _described(kind: str, member: Any) -> dict[str, JSON]:
+    functions = getattr(member, "functions", {})
+    described: dict[str, JSON] = {"description": _sentence(member, functions)}
     if kind == "metric":
-        from assay.cli.ls_metrics import SENTENCES
-
-        functions = list(member.functions.values())
-        is_own = all(getattr(each, "__module__", "").startswith("assay.") for each in functions)
-        about = SENTENCES.get(name, "") if is_own else ""
-        about = about or (_sentence(functions[0]) if functions else "")
-        return {"output_types": list(member.functions), "aggregation": member.aggregation, "description": about}
-    return {"description": _sentence(getattr(member, "function", member))}
+        described |= {"output_types": list(functions), "aggregation": member.aggregation}
+    return described
 
 
-def _sentence(member: object) -> str:
-    return (getattr(member, "__doc__", None) or "").strip().split("\n")[0] if callable(member) else ""
+def _sentence(member: Any, functions: Mapping[str, UserFunction]) -> str:
+    """Return the sentence of a declaration, or the first line of the docstring of its function."""
+    function = next(iter(functions.values()), getattr(member, "function", member))
+    about = getattr(member, "sentence", "") or getattr(function, "__doc__", "") if callable(function) else ""
+    return (about or "").strip().partition("\n")[0]
 
 
 def _format_rows(options: argparse.Namespace) -> list[ListedName]:

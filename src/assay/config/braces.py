@@ -1,7 +1,6 @@
 """Texts with `{name}` in them, as graphs write their prompts; `{{` and `}}` are braces."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.config.option import YAMLMapping
@@ -19,8 +18,8 @@ class Braces:
     """The syntax error, if there is one."""
 
     @classmethod
-    def of(cls, text: str, renamed: Mapping[str, str] | None = None) -> "Braces":
-        """Parse a text; `renamed` replaces some of its names.
+    def of(cls, text: str) -> "Braces":
+        """Parse a text.
 
         >>> Braces.of("{a} is {{b}}").names, Braces.of("{a} is {{b}}").fill({"a": 1})
         (('a',), '1 is {b}')
@@ -31,7 +30,7 @@ class Braces:
             start = match.end()
             token, name = match.group(), match.group(1)
             if name is not None and name.strip():
-                names.append((renamed or {}).get(name.strip(), name.strip()))
+                names.append(name.strip())
                 pieces.append("")
             elif token in ("{{", "}}"):
                 pieces[-1] += token[0]

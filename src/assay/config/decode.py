@@ -258,7 +258,8 @@ def _readers(hint: Any) -> dict[str, Read]:
     if origin in (tuple, list):
         return {"list": _each(_reader(arguments[0], {}), arguments[0])}
     if origin is not None and issubclass(origin, Mapping):
-        return {"map": _as_is}
+        is_record = dataclasses.is_dataclass(arguments[1]) and arguments[1] is not Function
+        return {"map": _by_name(_reader(arguments[1], {})) if is_record else _as_is}
     if hint is object:
         return dict.fromkeys(WORDS, _as_is)
     if dataclasses.is_dataclass(hint) and hint is not Function:
@@ -316,6 +317,21 @@ def _each(read: Read, item: Any) -> Read:
         return fitting if fitting or not items else DEFAULT
 
     read_all.record = item if dataclasses.is_dataclass(item) and item is not Function else None  # type: ignore[attr-defined]
+    return read_all
+
+
+def _by_name(read: Read) -> Read:
+    """Reads a mapping of records."""
+
+    def read_all(values: YAMLMapping, path: Path, report: ProblemCollector) -> Decoded:
+        records: dict[str, Decoded] = {}
+        for name, value in values.items():
+            if value in (None, {}):
+                report.add((*path, name), f"{name} is empty", "add its keys")
+            elif (record := read(value, (*path, name), report)) is not DEFAULT:
+                records[str(name)] = record
+        return records
+
     return read_all
 
 

@@ -232,8 +232,7 @@ class Engine:
         for role, response in self._store.own.paid(unclaimed=True):
             self._charge(None, role, response)
         self.usage.unanswered = sum(queue.unanswered for queue in self._remote())
-        models = self._remote_models.items()
-        self.usage.bound = frozenset(role for role, model in models if getattr(model, "is_usage_bound", False))
+        self.usage.bound = frozenset(role for role, model in self._remote_models.items() if model.is_usage_bound)
         self._store.sync()
         if self._notice is not None:
             self._notice()

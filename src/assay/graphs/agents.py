@@ -1,31 +1,36 @@
 """Agents: nodes that call tools until their model answers."""
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.graphs.contexts import run_calls
 from assay.graphs.history import HISTORY
 from assay.graphs.nodes import LlmNode, answers
 from assay.graphs.tools import as_mapping
-from assay.graphs.walk import Costs, NodeFailed, State, Steps, UnfinishedAgent, Updates, Walk
+from assay.graphs.walk import (
+    UNUSED,
+    Asking,
+    NodeFailed,
+    State,
+    Steps,
+    UnfinishedAgent,
+    Updates,
+    Walk,
+    add_usage,
+    run_calls,
+)
 from assay.records import (
-    Call,
     Failed,
     JSONDict,
     Message,
     Returned,
     Text,
-    ToolCall,
     messages_to_plain,
     tool_call_of,
 )
 
-UNUSED: JSONDict = {"turns": 0, "tokens": 0, "seconds": 0.0, "cost": None}
 BROKEN_CALLS = "with calls of tools that failed"
 UNKEPT = "of tools that are not JSON, and not journaled"
-ToolSteps = Generator[Sequence[Call], Sequence[Returned | Failed], list[Message]]
-"""Tools at work: yields their calls, is sent the results, and returns messages for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,6 @@ class AgentNode(LlmNode):
     injected: Mapping[int, str]
     """System messages by turn, counted from 1; without tools by turn of the conversation, as SyGra counts: from 0, of two."""
     key: str = "messages"
-    cost_of: Costs
 
     def conversation(self, state: State) -> tuple[Message, ...]:
         messages = LlmNode.conversation(self, state)
@@ -58,15 +62,14 @@ class AgentNode(LlmNode):
             if turn in self.injected and self.tools:
                 messages = (*messages, Message("system", self.injected[turn]))
             state |= self._trajectory(messages, calls, usage)
-            [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
-            self._count(usage, response)
+            [response] = yield from answers([(self.model, walk)], messages)
+            add_usage(usage, response.usage, walk.cost_of(self.model.role, response))
             if not response.calls:
                 said = self._trajectory((*messages, Message("assistant", response.text)), calls, usage)
                 state |= said
                 return {**self.updates(response, state, begun), **said}
-            asked = tuple(map(tool_call_of, response.calls))
-            messages = (*messages, Message("assistant", response.text, asked))
-            messages += tuple((yield from self._called(asked, walk, (turn, usage["turns"]), response, calls)))
+            messages = (*messages, Message("assistant", response.text, tuple(map(tool_call_of, response.calls))))
+            messages += tuple((yield from self._call_tools(response, walk, (turn, usage["turns"]), calls)))
         said = {**self._trajectory(messages, calls, usage), self.key: response.text}
         raise UnfinishedAgent(f"the agent {self.name!r} still called tools after {self.max_turns} turns", said)
 
@@ -77,44 +80,35 @@ class AgentNode(LlmNode):
             f"{self.key}_usage": dict(usage),
         }
 
-    def _count(self, total: JSONDict, response: Text) -> None:
-        total["turns"] += 1
-        if response.usage is not None:
-            total["tokens"] += response.usage.read + response.usage.written
-            total["seconds"] += response.usage.seconds
-        cost = self.cost_of(self.model.role, response)
-        if cost is not None:
-            total["cost"] = (total["cost"] or 0.0) + cost
-
-    def _called(
-        self, calls: Sequence[ToolCall], walk: Walk, turn: tuple[int, int], response: Text, noted: list[JSONDict]
-    ) -> ToolSteps:
+    def _call_tools(
+        self, response: Text, walk: Walk, turn: tuple[int, int], noted: list[JSONDict]
+    ) -> Asking[list[Message]]:
         """Return the tools' results as messages; a tool that is missing or raises gives the model an error message.
 
         `turn` is that of this visit, and that of all visits.
         """
         own, total = turn
-        read = [as_mapping(call) for call in calls]
-        can_run = [each["name"] in self.tools and isinstance(each["args"], dict) for each in read]
+        wanted = [as_mapping(tool_call_of(call)) for call in response.calls]
         left = walk.seconds_left()
-        requested = [
-            self.tools[each["name"]].call(each["args"], (*walk.node, own, position, each["name"]), left)
-            for position, (each, runs) in enumerate(zip(read, can_run, strict=True))
-            if runs
-        ]
-        results = iter((yield from run_calls(requested)) if requested else ())
+        runnable = {
+            position: self.tools[call["name"]].call(call["args"], (*walk.node, own, position, call["name"]), left)
+            for position, call in enumerate(wanted)
+            if call["name"] in self.tools and isinstance(call["args"], dict)
+        }
+        returned = (yield from run_calls([*runnable.values()])) if runnable else []
+        results = dict(zip(runnable, returned, strict=True))
         messages: list[Message] = []
-        for each, runs in zip(read, can_run, strict=True):
-            missing = Returned(None, error=f"there is no such tool, or its arguments cannot be read: {each['name']}")
-            result = next(results) if runs else missing
-            if isinstance(result, Failed) and self.tools[each["name"]].reruns:
-                result = Returned(None, error=result.reason)
+        for position, call in enumerate(wanted):
+            missing = Returned(None, error=f"there is no such tool, or its arguments cannot be read: {call['name']}")
+            result = results.get(position, missing)
             if isinstance(result, Failed):
-                raise NodeFailed(result.reason)
+                if not self.tools[call["name"]].reruns:
+                    raise NodeFailed(result.reason)
+                result = Returned(None, error=result.reason)
             said = f"Error: {result.error}" if result.error else result.value
             text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-            messages.append(Message("tool", text, tool_call_id=each["id"]))
-            noted.append(_noted(each, result, text, total, response))
+            messages.append(Message("tool", text, tool_call_id=call["id"]))
+            noted.append(_noted(call, result, text, total, response))
             walk.note_call(noted[-1])
             if result.error:
                 walk.noticed[BROKEN_CALLS] += 1

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.graphs.spec import Record, Value
-from assay.records import JSONDict, Message, messages_to_plain, plain_to_messages
+from assay.records import JSONDict, Message, plain_to_messages
 
 HISTORY = "__chat_history__"
 
@@ -39,11 +39,6 @@ class WantedCall(dict[str, Value]):
         return self[key] if key == "function" else dict.get(self, key, default)
 
 
-def as_turn(name: str, messages: Sequence[Message], text: str) -> JSONDict:
-    """One turn: who asked, with which messages, and the answer."""
-    return {"name": name, "request": messages_to_plain(messages), "response": text}
-
-
 @dataclass(frozen=True, slots=True)
 class History:
     """How earlier turns are sent: the latest of them, as messages or as one text."""
@@ -52,32 +47,26 @@ class History:
     as_one: bool = False
 
     def place(self, messages: Sequence[Message], turns: Sequence[Record], name: str) -> tuple[Message, ...]:
-        return as_one(messages, turns, self.window, name) if self.as_one else with_turns(messages, turns, self.window)
-
-
-def with_turns(messages: Sequence[Message], turns: Sequence[Value], window: int) -> tuple[Message, ...]:
-    """Messages with the latest turns after the system's. A turn may also be a message that helper code put there."""
-    system = [each for each in messages if each.role == "system"]
-    rest = [each for each in messages if each.role != "system"]
-    latest = list(turns[-window:])
-    while len(turns) > window and latest and latest[0].get("role", "user") != "user":
-        del latest[0]
-    earlier = [message for each in latest for message in _messages(each)]
-    return (*system, *plain_to_messages(earlier), *rest)
-
-
-def as_one(messages: Sequence[Message], turns: Sequence[Record], window: int, name: str) -> tuple[Message, ...]:
-    """The conversation so far as one message that asks for what comes next; the system's stay."""
-    asked = next((each["content"] for each in turns[0].get("request", ()) if each["role"] == "user"), "")
-    latest = [f"{each.get('name')}: {each.get('response')}" for each in turns[-window:]]
-    lines = [
-        "The conversation so far:",
-        f"Organizer: {asked}",
-        *latest,
-        "",
-        f"Write what {name} says next, and no more.",
-    ]
-    return (*(each for each in messages if each.role == "system"), Message("user", "\n".join(lines)))
+        """A conversation with the latest turns after the system's messages. A turn may also be a message that helper code put
+        there. As one text, they are in a message that asks for what comes next."""
+        system = [message for message in messages if message.role == "system"]
+        latest = list(turns[-self.window :])
+        if self.as_one:
+            asked = next((each["content"] for each in turns[0].get("request", ()) if each["role"] == "user"), "")
+            said = [f"{turn.get('name')}: {turn.get('response')}" for turn in latest]
+            lines = [
+                "The conversation so far:",
+                f"Organizer: {asked}",
+                *said,
+                "",
+                f"Write what {name} says next, and no more.",
+            ]
+            return (*system, Message("user", "\n".join(lines)))
+        while len(turns) > self.window and latest and latest[0].get("role", "user") != "user":
+            del latest[0]
+        earlier = [message for turn in latest for message in _messages(turn)]
+        rest = [message for message in messages if message.role != "system"]
+        return (*system, *plain_to_messages(earlier), *rest)
 
 
 def _messages(entry: Record) -> list[JSONDict]:

@@ -2,13 +2,13 @@
 
 import math
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from assay.config.braces import Braces
 from assay.graphs.nodes import PromptTemplate
-from assay.graphs.walk import NodeFailed, State, Steps, Updates, Walk
-from assay.records import JSONDict, Likelihood, Loglikelihood, Message, Prompt, Request, Response, Rolling
+from assay.graphs.walk import Asking, NodeFailed, State, Steps, Walk
+from assay.records import JSONDict, Likelihood, Loglikelihood, Message, Prompt, Request, Rolling
 from assay.statistics.softmax import softmax
 
 
@@ -32,10 +32,6 @@ class LikelihoodNode:
     name: str
     role: str
     key: str
-    asks: bool = True
-
-    def apply(self, state: State, walk: Walk) -> Updates:
-        raise NotImplementedError("this node asks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +110,7 @@ def filled(text: Braces, state: State) -> str:
         raise NodeFailed(f"a text needs {missing}, which is not in the state") from missing
 
 
-def _likelihoods(
-    requests: Sequence[Request], walk: Walk
-) -> Generator[Sequence[Request], Sequence[Response], Sequence[Likelihood]]:
+def _likelihoods(requests: Sequence[Request], walk: Walk) -> Asking[Sequence[Likelihood]]:
     """Return the log-likelihoods of requests, all asked at once."""
     responses = yield requests
     walk.take(requests, responses)

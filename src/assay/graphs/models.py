@@ -244,14 +244,13 @@ class GraphModels:
     graph: GraphFile
     settings: Settings
     helpers: Helpers
-    folder: str | None
     backends: dict[str, ModelSpec | None] = field(default_factory=dict)
     needs: dict[str, set[str]] = field(default_factory=dict)
     """By role, what its model must be able to do."""
 
     @cached_property
     def _entries(self) -> dict[str, ModelEntry]:
-        return read_models(find_models_file(self.settings.run.models_file, self.folder))
+        return read_models(find_models_file(self.settings.run.models_file, self.graph.folder))
 
     def generation_model(self, model: ModelConfig, place: Place, tools: Record | None = None) -> NodeModel:
         """Return the model of a node with its parameters; `tools` are the parameters that describe tools."""
@@ -294,7 +293,7 @@ class GraphModels:
         named = entry.keys.get("post_process")
         if not named:
             return (lambda text: _without(text, marks)) if marks else None
-        kind = self.helpers.dotted(str(named), self.folder, entry.place)
+        kind = self.helpers.dotted(str(named), self.graph.folder, entry.place)
         apply = getattr(kind, "apply", None)
         if not isinstance(kind, type) or not callable(apply):
             raise ConfigError.at(entry.place, f"{named} has no `apply`", "name a class that changes a text")
@@ -352,13 +351,13 @@ class GraphModels:
         return UNDER_TEST, None
 
     def _all(self) -> Iterator[ModelConfig]:
-        return (model for models in self.graph.models.values() for model in models.values())
+        return (model for node in self.graph.nodes.values() for model in node.models.values())
 
     def _structure(self, written: StructuredOutput | None, place: Place) -> Structure | None:
         if written is None or not written.enabled:
             return None
         if isinstance(written.schema, str):
-            kind = self.helpers.dotted(written.schema, self.folder, place)
+            kind = self.helpers.dotted(written.schema, self.graph.folder, place)
             if not hasattr(kind, "model_json_schema"):
                 fix = "name a class derived from pydantic.BaseModel, or write fields"
                 raise ConfigError.at(place, f"{written.schema} must be a pydantic class", fix)

@@ -8,11 +8,10 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
-from assay.graphs.contexts import run_calls
-from assay.graphs.history import HISTORY, ROLES, History, WantedCall, as_turn
+from assay.graphs.history import HISTORY, ROLES, History, WantedCall
 from assay.graphs.spec import Record, Value
-from assay.graphs.tools import NodeTool, as_mapping
-from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
+from assay.graphs.tools import Tool, as_mapping
+from assay.graphs.walk import Asking, Graph, NodeFailed, State, Steps, Updates, Walk, run_calls, user_code_of
 from assay.records import (
     Call,
     Failed,
@@ -22,10 +21,10 @@ from assay.records import (
     Prompt,
     Request,
     Response,
-    Returned,
     Text,
     TextPart,
     content_of,
+    messages_to_plain,
     tool_call_of,
 )  # fmt: skip
 
@@ -100,7 +99,7 @@ class Structure:
 
 
 def _is_of(value: Value, kind: str) -> bool:
-    return isinstance(value, TYPES[kind][1]) and (kind in ("bool",) or not isinstance(value, bool))
+    return isinstance(value, TYPES[kind][1]) and (kind == "bool" or not isinstance(value, bool))
 
 
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
@@ -133,15 +132,20 @@ class LambdaNode:
     """Keys that it declares: each must be among its updates."""
     _seconds: float | None = None
 
-    def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
-        updates: Updates = self._timed(state) if self.threads else self.function(self.settings, state)
-        return self._complete(updates)
-
-    def _complete(self, updates: Updates) -> Updates:
-        if self.writes and isinstance(updates, Mapping):
-            missing = next((key for key in self.writes if key not in updates), None)
-            if missing is not None:
-                raise NodeFailed(f"the node {self.name!r} did not write {missing!r}, which is one of its output_keys")
+    def ask(self, state: State, walk: Walk) -> Steps:  # noqa: ARG002  # the shape of a node
+        function, arguments = (self._timed, (state,)) if self.threads else (self.function, (self.settings, state))
+        updates: Updates
+        if self.asks:
+            [response] = yield from run_calls([Call(function, arguments)])
+            if isinstance(response, Failed):
+                raise NodeFailed(f"the node {self.name!r}: {response.reason}")
+            updates = response.value
+        else:
+            with user_code_of(self.name):  # out of a generator, a StopIteration would be another error
+                updates = function(*arguments)
+        missing = [key for key in self.writes if key not in updates] if isinstance(updates, Mapping) else []
+        if missing:
+            raise NodeFailed(f"the node {self.name!r} did not write {missing[0]!r}, which is one of its output_keys")
         return updates
 
     def _timed(self, state: State) -> Updates:
@@ -158,15 +162,6 @@ class LambdaNode:
         self._seconds = took if usual is None else usual + (took - usual) / 16
         self.asks = self._seconds > BLOCKING
 
-    def ask(self, state: State, walk: Walk) -> Steps:  # noqa: ARG002  # the shape of a node
-        call = Call(self._timed, (state,)) if self.threads else Call(self.function, (self.settings, state))
-        [response] = yield from run_calls([call])
-        if isinstance(response, Failed):
-            raise NodeFailed(f"the node {self.name!r}: {response.reason}")
-        assert isinstance(response, Returned)
-        updates: Updates = response.value
-        return self._complete(updates)
-
 
 @dataclass(frozen=True, slots=True)
 class SamplerNode:
@@ -176,9 +171,9 @@ class SamplerNode:
     attributes: Mapping[str, tuple[Sequence[Value], Sequence[float] | None]]
     in_turn: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     """Values that are not drawn: the n-th record gets the n-th, and the next one when it comes by again."""
-    asks: bool = False
 
-    def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
+    def ask(self, state: State, walk: Walk) -> Steps:  # noqa: ARG002  # the shape of a node
+        yield from ()
         visit = walk.visits[self.name]
         walk.visits[self.name] += 1
         drawn = random.Random(f"{walk.name}\0{self.name}\0{visit}")
@@ -188,10 +183,6 @@ class SamplerNode:
         }
         return {**values_drawn, **{key: each[(walk.number + visit) % len(each)] for key, each in self.in_turn.items()}}
 
-    def ask(self, state: State, walk: Walk) -> Steps:
-        yield ()
-        return self.apply(state, walk)
-
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
@@ -200,9 +191,8 @@ class PromptTemplate:
     messages: Sequence[tuple[str, Braces | Sequence[Record]]]
 
     @classmethod
-    def of(cls, written: Sequence[Record], renamed: Mapping[str, str] | None = None) -> "PromptTemplate":
-        messages = [(role, _content(content, renamed)) for message in written for role, content in message.items()]
-        return cls(messages)
+    def of(cls, written: Sequence[Record]) -> "PromptTemplate":
+        return cls([(role, _content(content)) for message in written for role, content in message.items()])
 
     def fill(self, state: State) -> tuple[Message, ...]:
         try:
@@ -216,12 +206,11 @@ class PromptTemplate:
             raise NodeFailed(f"the prompt needs {missing}, which is not in the state") from missing
 
 
-def _content(content: Value, renamed: Mapping[str, str] | None) -> Braces | list[JSONDict]:
+def _content(content: Value) -> Braces | list[JSONDict]:
     if not isinstance(content, list | tuple):
-        return Braces.of(str(content), renamed)
+        return Braces.of(str(content))
     return [
-        {key: Braces.of(value, renamed) if isinstance(value, str) else value for key, value in part.items()}
-        for part in content
+        {key: Braces.of(value) if isinstance(value, str) else value for key, value in part.items()} for part in content
     ]
 
 
@@ -254,56 +243,49 @@ class NodeModel:
     clean: Callable[[str], str] | None = None
     """Changes the text of every answer, as the model's entry in models.yaml says."""
 
-    def ask(self, messages: tuple[Message, ...], walk: Walk) -> "Attempt":
-        if self.structure is None or self.takes():
-            return Attempt(self, messages, walk.generate(self.role, self.write(messages), self.params), walk)
-        words = self.write(self.structure.asked_in(messages))
-        return Attempt(self, messages, walk.generate(self.role, words, self.plain), walk)
+    def request(self, messages: tuple[Message, ...], walk: Walk, *, again: bool = False) -> Request:
+        """A request of the model; `again`, where its answer did not fit, with the schema in words as SyGra does."""
+        if self.structure is not None and (again or not self.takes()):
+            messages, params = self.structure.asked_in(messages), self.plain
+        else:
+            params = self.params
+        return walk.generate(self.role, self.write(messages), params)
+
+    def fits(self, response: Response) -> bool:
+        """Whether an answer is as the structure says; calls of tools need not be."""
+        if self.structure is None or not isinstance(response, Text) or response.calls:
+            return True
+        return self.structure.fits(response.text)
 
 
-class Attempt(NamedTuple):
-    """A request of one model, with the conversation it is about."""
-
-    asked: NodeModel
-    messages: tuple[Message, ...]
-    request: Request
-    walk: Walk
-
-    def again(self, response: Response) -> Request | None:
-        """Return a second request, with the schema in words as SyGra does, where the answer does not fit the structure."""
-        structure = self.asked.structure
-        if structure is None or not isinstance(response, Text) or response.calls or structure.fits(response.text):
-            return None
-        self.walk.noticed[AGAIN] += 1
-        words = self.asked.write(structure.asked_in(self.messages))
-        return self.walk.generate(self.asked.role, words, self.asked.plain)
+Asked = Sequence[tuple[NodeModel, Walk]]
+"""Models with the walks in which they are asked."""
 
 
-def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
-    """The texts that models give, all asked at once; one that is not as it should be is asked for again."""
-    requests = [attempt.request for attempt in attempts]
-    responses = _cleaned(attempts, (yield requests))
-    walk.take(requests, responses)
-    further = [(n, again) for n, attempt in enumerate(attempts) if (again := attempt.again(responses[n])) is not None]
-    if further:
-        second = _cleaned([attempts[n] for n, _ in further], (yield [request for _, request in further]))
-        walk.take([request for _, request in further], second)
-        for (number, _), response in zip(further, second, strict=True):
-            structure = attempts[number].asked.structure
-            assert structure is not None and isinstance(response, Text)
-            if not structure.fits(response.text):
+def answers(asked: Asked, messages: tuple[Message, ...]) -> Asking[list[Text]]:
+    """The texts that models give to a conversation, all asked at once; one that is not as it should be is asked for again."""
+    responses = yield from _cleaned_answers(asked, [model.request(messages, walk) for model, walk in asked])
+    for_again = [number for number, response in enumerate(responses) if not asked[number][0].fits(response)]
+    if for_again:
+        unfit = [asked[number] for number in for_again]
+        requests = [model.request(messages, walk, again=True) for model, walk in unfit]
+        second = yield from _cleaned_answers(unfit, requests)
+        for number, (model, walk), response in zip(for_again, unfit, second, strict=True):
+            walk.noticed[AGAIN] += 1
+            if not model.fits(response):
                 walk.noticed[UNREADABLE] += 1
             responses[number] = response
-    return {"": responses}
+    return responses
 
 
-def _cleaned(attempts: Sequence[Attempt], responses: Sequence[Response]) -> list[Response]:
-    return [
-        response._replace(text=clean(response.text))
-        if (clean := attempt.asked.clean) is not None and isinstance(response, Text)
-        else response
-        for attempt, response in zip(attempts, responses, strict=True)
-    ]
+def _cleaned_answers(asked: Asked, requests: Sequence[Request]) -> Asking[list[Any]]:
+    responses = list((yield requests))
+    for number, (model, _) in enumerate(asked):
+        response = responses[number]
+        if model.clean is not None and isinstance(response, Text):
+            responses[number] = response._replace(text=model.clean(response.text))
+    asked[0][1].take(requests, responses)  # the walk of each is that of the record
+    return responses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,10 +297,6 @@ class GenerationNode:
     input_key: str = "messages"
     pre: Callable[[State], Any] | None = None
     history: History | None = None
-    asks: bool = True
-
-    def apply(self, state: State, walk: Walk) -> Updates:
-        raise NotImplementedError("this node asks")
 
     def prepared(self, state: State) -> tuple[State, tuple[Message, ...]]:
         """The state after the pre-processor, and what is sent. `messages` that it replaced are for this request only."""
@@ -341,7 +319,8 @@ class GenerationNode:
         """The turn that was, for the nodes that ask with history."""
         if self.history is None:
             return {}
-        return {HISTORY: [*(state.get(HISTORY) or []), as_turn(self.name, messages, text)]}
+        turn = {"name": self.name, "request": messages_to_plain(messages), "response": text}
+        return {HISTORY: [*(state.get(HISTORY) or []), turn]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,11 +329,11 @@ class LlmNode(GenerationNode):
 
     model: NodeModel
     post: Callable[[ModelReply, State], Any]
-    tools: Mapping[str, NodeTool] = field(default_factory=dict)
+    tools: Mapping[str, Tool] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
         state, messages = self.prepared(state)
-        [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
+        [response] = yield from answers([(self.model, walk)], messages)
         return self.updates(response, state, messages)
 
     def updates(self, response: Text, state: State, messages: tuple[Message, ...]) -> Updates:
@@ -378,8 +357,8 @@ class MultiLlmNode(GenerationNode):
 
     def ask(self, state: State, walk: Walk) -> Steps:
         state, messages = self.prepared(state)
-        attempts = [model.ask(messages, walk.at(label)) for label, model in self.models.items()]
-        responses = (yield from answers(attempts, walk))[""]
+        asked = [(model, walk.at(label)) for label, model in self.models.items()]
+        responses = yield from answers(asked, messages)
         replies = {
             label: ModelReply(response.text, response.reasoning)
             for label, response in zip(self.models, responses, strict=True)
@@ -394,13 +373,9 @@ class SubgraphNode:
 
     name: str
     graph: Graph
-    asks: bool = True
-
-    def apply(self, state: State, walk: Walk) -> Updates:
-        raise NotImplementedError("this node asks")
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        return (yield from self.graph.steps(state, walk, f"{self.name}/"))
+        return self.graph.steps(state, walk)
 
 
 def _after(returned: Value, state: State) -> State:

@@ -16,9 +16,7 @@ from assay.graphs.spec import (
     END,
     NODE_TYPES,
     START,
-    AgentSpec,
     AnyNode,
-    Attribute,
     ChoiceSpec,
     EdgeConfig,
     GenerationSpec,
@@ -26,7 +24,6 @@ from assay.graphs.spec import (
     LambdaSpec,
     LikelihoodSpec,
     LlmSpec,
-    LoglikelihoodSpec,
     ModelConfig,
     MultiLlmSpec,
     OutputField,
@@ -49,11 +46,13 @@ class GraphFile:
 
     config: GraphConfig
     nodes: Mapping[str, AnyNode]
-    models: Mapping[str, Mapping[str, ModelConfig]]
-    """By node, its models by label; the one of an llm node has none."""
-    attributes: Mapping[str, Mapping[str, Attribute]]
     outputs: Mapping[str, OutputField]
     fields: Fields
+
+    @property
+    def folder(self) -> str | None:
+        """The folder of the file, in which its dotted names and data begin."""
+        return self.fields.origin("graph_config").folder
 
     @property
     def edges(self) -> tuple[EdgeConfig, ...]:
@@ -97,20 +96,15 @@ def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
     if config is None or unsupported:
         problems += found_problems
         return None
-    nodes, models, attributes = {}, {}, {}
-    for name, written in config.graph_config.nodes.items():
-        node = _node(str(name), written, fields, found_problems)
-        if node is not None:
-            nodes[str(name)] = node
-            models[str(name)] = _models(str(name), node, fields, found_problems)
-            attributes[str(name)] = _attributes(str(name), node, fields, found_problems)
+    written_nodes = config.graph_config.nodes.items()
+    nodes = {str(name): _node(str(name), written, fields, found_problems) for name, written in written_nodes}
     outputs = {
         str(name): output
         for name, written in (config.output_config.output_map or {}).items()
         if (output := _part(OutputField, written, fields, found_problems, "output_config", "output_map", str(name)))
         is not None
     }
-    graph = GraphFile(config, nodes, models, attributes, outputs, fields)
+    graph = GraphFile(config, {name: node for name, node in nodes.items() if node is not None}, outputs, fields)
     found_problems += [*_check_nodes(graph), *_check_edges(graph)]
     if not any(problem.serious for problem in found_problems):
         found_problems += _check_ways(graph)
@@ -158,44 +152,20 @@ def _node(name: str, written: UserValue, fields: Fields, problems: list[Problem]
     return _part(NODE_TYPES.get(str(kind), LambdaSpec), written, fields, problems, *path)
 
 
-def _models(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, ModelConfig]:
-    if isinstance(node, LlmSpec | LikelihoodSpec):
-        return {"": node.model}
-    if not isinstance(node, MultiLlmSpec):
-        return {}
-    path = ("graph_config", "nodes", name, "models")
-    models = {
-        str(label): _part(ModelConfig, written, fields, problems, *path, str(label))
-        for label, written in node.models.items()
-    }
-    return {label: model for label, model in models.items() if model is not None}
-
-
-def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem]) -> dict[str, Attribute]:
-    if not isinstance(node, SamplerSpec):
-        return {}
-    path = ("graph_config", "nodes", name, "attributes")
-    attributes: dict[str, Attribute] = {}
-    for key, written in node.attributes.items():
-        attribute = _part(Attribute, written, fields, problems, *path, str(key))
-        if attribute is None:
-            continue
+def _check_attributes(graph: GraphFile, name: str, node: SamplerSpec) -> Iterator[Problem]:
+    for key, attribute in node.attributes.items():
+        place, weights = graph.node_place(name, "attributes", key), attribute.weights
         if isinstance(attribute.values, SampledColumn):
-            if attribute.weights is not None:
-                what, fix = "values of a source come in their order, without weights", "remove the weights"
-                problems.append(Problem(fields.place(*path, str(key), "weights"), what, fix))
-        elif not attribute.values or (
-            attribute.weights is not None and len(attribute.weights) != len(attribute.values)
-        ):
-            what = f"{key} needs values, and as many weights as values where there are any"
-            problems.append(Problem(fields.place(*path, str(key)), what, "correct the lists"))
-        elif attribute.weights is not None and not (
-            min(attribute.weights) >= 0 and 0 < sum(attribute.weights) < math.inf
-        ):
+            if weights is not None:
+                what = "values of a source come in their order, without weights"
+                yield Problem(graph.node_place(name, "attributes", key, "weights"), what, "remove the weights")
+        elif not attribute.values or (weights is not None and len(weights) != len(attribute.values)):
+            yield Problem(
+                place, f"{key} needs values, and as many weights as values where there are any", "correct the lists"
+            )
+        elif weights is not None and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
             what = f"the weights of {key} must be at least 0, and some above it"
-            problems.append(Problem(fields.place(*path, str(key), "weights"), what, "correct the weights"))
-        attributes[str(key)] = attribute
-    return attributes
+            yield Problem(graph.node_place(name, "attributes", key, "weights"), what, "correct the weights")
 
 
 def _unfilled(node: LlmSpec, place: Place) -> Iterator[Problem]:
@@ -218,6 +188,8 @@ def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
             place = graph.node_place(name, "tools")
             yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
         yield from _check_texts(graph, name)
+        if isinstance(node, SamplerSpec):
+            yield from _check_attributes(graph, name, node)
         if isinstance(node, LikelihoodSpec):
             yield from _check_likelihood(graph, name, node)
         if isinstance(node, GenerationSpec):
@@ -252,16 +224,13 @@ Path = tuple[str | int, ...]
 
 def written_texts(node: AnyNode) -> Iterator[tuple[Path, str]]:
     """The texts with {keys} of a node, each with its place in it."""
-    prompt = getattr(node, "prompt", ())
-    if isinstance(prompt, str):
-        yield ("prompt",), prompt
-        prompt = ()
-    for number, message in enumerate(prompt):
-        for role, content in message.items():
-            yield from ((("prompt", number, role), text) for text in _texts_of(content))
-    for key in ("continuation", "text"):
+    for key in ("prompt", "continuation", "text"):
         if isinstance(getattr(node, key, None), str):
             yield (key,), getattr(node, key)
+    prompt = getattr(node, "prompt", ())
+    for number, message in enumerate(prompt if not isinstance(prompt, str) else ()):
+        for role, content in message.items():
+            yield from ((("prompt", number, role), text) for text in _texts_of(content))
     if isinstance(node, ChoiceSpec) and not isinstance(node.choices, str):
         yield from ((("choices", number), str(text)) for number, text in enumerate(node.choices))
 
@@ -389,10 +358,6 @@ ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
 """Keys of every state."""
 
 
-def output_keys(keys: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (keys,) if isinstance(keys, str) else keys
-
-
 def answer_fields(model: ModelConfig) -> Collection[str] | None:
     """The fields of the structured answers of a model, any of a pydantic class; None where its answers are texts."""
     structured = model.structured_output
@@ -409,18 +374,6 @@ class AnyName(tuple[str, ...]):
         return True
 
 
-def likelihood_keys(node: LikelihoodSpec) -> tuple[str, ...]:
-    """The keys that a node writes which asks for log-likelihoods: that of its result, and those that belong to it."""
-    key = node.output_keys
-    if isinstance(node, ChoiceSpec):
-        return key, f"{key}_choices"
-    return (
-        (key, f"{key}_is_greedy")
-        if isinstance(node, LoglikelihoodSpec)
-        else (key, f"{key}_per_word", f"{key}_per_byte")
-    )
-
-
 def produced(graph: GraphFile) -> set[str]:
     """The keys that the nodes of a graph declare to write."""
     return {key for name in graph.nodes for key in declared_keys(graph, name)}
@@ -428,24 +381,12 @@ def produced(graph: GraphFile) -> set[str]:
 
 def declared_keys(graph: GraphFile, name: str) -> list[str]:
     """The keys that a node declares to write."""
-    node, keys = graph.nodes[name], [*graph.attributes.get(name, ())]
-    if isinstance(node, GenerationSpec | LambdaSpec):
-        keys += output_keys(node.output_keys)
+    node = graph.nodes[name]
     if isinstance(node, LambdaSpec) and not node.output_keys and "unit_metrics_map" in node.settings:
         from assay.graphs.unit_node import unit_metric_fields  # all metrics come with it
 
-        keys += unit_metric_fields(node.settings)
-    if isinstance(node, AgentSpec):
-        keys += trajectory_keys(node)
-    if isinstance(node, LikelihoodSpec):
-        keys += likelihood_keys(node)
-    return keys
-
-
-def trajectory_keys(node: AgentSpec) -> tuple[str, str, str]:
-    """The keys of an agent's conversation, of its tool calls and of its usage."""
-    [key] = output_keys(node.output_keys)[:1]
-    return f"{key}_messages", f"{key}_tool_calls", f"{key}_usage"
+        return unit_metric_fields(node.settings)
+    return [*node.keys, *node.further_keys]
 
 
 def has_hidden_keys(graph: GraphFile) -> bool:

@@ -235,19 +235,17 @@ class GraphSources:
                     place = file.place("data_config", "source", *([number] if is_list else []), "file_path")
                     yield Problem(place, str(error), "put the file there, or correct its name")
 
-    def column(
-        self, file: GraphFile, sampled: SampledColumn, at: tuple[str | int, ...], folder: str | None
-    ) -> Sequence[Value]:
+    def column(self, file: GraphFile, sampled: SampledColumn, at: tuple[str | int, ...]) -> Sequence[Value]:
         """The values that a sampler takes in turn."""
         problems: list[Problem] = []
-        changes = self._of_source(file, sampled.source, at, folder, problems)
+        changes = self._of_source(file, sampled.source, at, file.folder, problems)
         if problems:
             raise ConfigError(problems)
         values, name = column_values(
             sampled.source,
             sampled.column,
             changes,
-            folder=folder,
+            folder=file.folder,
             data_dir=self.settings.run.data_dir,
             dialect=self.settings.dialect,
         )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from assay.config.option import NOTHING, Remark, option
 from assay.config.task import generation_slips
@@ -172,6 +172,23 @@ class NodeConfig:
         "llm, agent, user, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
     )
     node_state: Literal["active", "idle"] = option("An idle node is not part of the graph.", "active")
+    ends: ClassVar[tuple[str, ...]] = ()
+    """How the keys end that it writes beside its output_keys; they begin as the first of these."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its output_keys."""
+        keys = getattr(self, "output_keys", ())
+        return (keys,) if isinstance(keys, str) else tuple(keys)
+
+    @property
+    def further_keys(self) -> tuple[str, ...]:
+        return tuple(f"{self.keys[0]}{end}" for end in self.ends)
+
+    @property
+    def models(self) -> "Mapping[str, ModelConfig]":
+        """Its models by label; a single one has none."""
+        return {"": self.model} if isinstance(self, LlmSpec | LikelihoodSpec) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +238,7 @@ class AgentSpec(LlmSpec):
         "Messages to the model, by turn: `- 2: text`.", (), check=_turns
     )
     max_turns: int = option("Maximum number of turns.", 25, check=_positive)
+    ends = ("_messages", "_tool_calls", "_usage")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +252,7 @@ class UserSpec(LlmSpec):
 class MultiLlmSpec(GenerationSpec):
     """A node that asks several models the same."""
 
-    models: Mapping[str, object] = option("Models by label.")
+    models: Mapping[str, ModelConfig] = option("Models by label.")
     multi_llm_post_process: str | None = option("A function of the answers by label.", None)
 
 
@@ -259,6 +277,7 @@ class ChoiceSpec(LikelihoodSpec):
     choose_by: Literal["loglikelihood", "per_character", "per_byte"] = option(
         "What is compared: as `acc`, `acc_norm` and `acc_bytes` do.", "loglikelihood"
     )
+    ends = ("_choices",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +288,7 @@ class LoglikelihoodSpec(LikelihoodSpec):
         "What it follows: a text with {key}, or messages.", check=_one_role
     )
     continuation: str = option("A text with {key}; it follows as it is written.")
+    ends = ("_is_greedy",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +296,7 @@ class RollingSpec(LikelihoodSpec):
     """A node that asks how likely a whole text is; also into `<output_keys>_per_word` and `<output_keys>_per_byte`."""
 
     text: str = option("A text with {key}.")
+    ends = ("_per_word", "_per_byte")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +333,11 @@ class Attribute:
 class SamplerSpec(NodeConfig):
     """A node that draws values, the same ones for a record every time."""
 
-    attributes: Mapping[str, object] = option("By key of the state: `{values:, weights:}`.")
+    attributes: Mapping[str, Attribute] = option("By key of the state: `{values:, weights:}`.")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.attributes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,11 @@ from assay.checks import Check, Level, list_problems
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
-from assay.graphs.binding import GraphBinder, find_tools, tool_spec
+from assay.graphs.binding import GraphBinder
 from assay.graphs.collate import LACKING
 from assay.graphs.models import GraphModels
 from assay.graphs.output import Finish, Processor, make_finish, make_processors
-from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
+from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared
 from assay.graphs.scores import (
     GraphScores,
     aggregator_problems,
@@ -27,8 +27,9 @@ from assay.graphs.scores import (
 )
 from assay.graphs.sources import GraphSources
 from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
+from assay.graphs.tools import find_tools, tool_spec
 from assay.graphs.transforms import TRANSFORMS
-from assay.graphs.unit_node import metric_entries
+from assay.graphs.unit_node import read_unit_entries
 from assay.graphs.walk import Graph
 from assay.records import Function, Plan, Sample, UserValue
 from assay.samples.data import Split, columns_of
@@ -54,10 +55,10 @@ ReadGraph = Callable[[str, Place], GraphFile]
 def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGraph) -> "GraphTask":
     """The graph, bound to its records, its models and its code. All that can fail before the first request does so here."""
     file = graph_of(task)
-    folder = file.fields.origin("graph_config").folder
-    models = GraphModels(file, settings, helpers, folder)
+    folder = file.folder
+    models = GraphModels(file, settings, helpers)
     sources = GraphSources(settings, helpers)
-    binder = GraphBinder(file, models, helpers, folder, read, sources.column)
+    binder = GraphBinder(file, models, helpers, read, sources.column)
     problems: list[Problem] = []
     graph = collect(problems, lambda: binder.bind(_finish_for(file, make_finish(file, helpers, folder), settings)))
     processors = collect(problems, make_processors, file, helpers, folder)
@@ -113,7 +114,7 @@ def _finish_for(file: GraphFile, finish: Finish, settings: Settings) -> Finish:
     agents that no output_map names."""
     agents = [node for node in file.nodes.values() if isinstance(node, AgentSpec)]
     is_hidden = settings.dialect.hides_trajectories and not file.outputs
-    hidden = {key for node in agents for key in trajectory_keys(node)} if is_hidden else set()
+    hidden = {key for node in agents for key in node.further_keys} if is_hidden else set()
     added = REPEAT_COLUMNS if _repeats(settings) > 1 else ()
     if not hidden and not added:
         return finish
@@ -211,8 +212,8 @@ def unknown_tool_problems(file: GraphFile, tools: Collection[str]) -> Iterator[P
         return
     for name, node in file.nodes.items():
         if isinstance(node, LambdaSpec) and node.settings.get("predicted_key") in produced(file):
-            for at, entry in enumerate(metric_entries(node.settings)):
-                for key, tool in unknown_tools(entry, tools):
+            for at, entry in enumerate(read_unit_entries(node.settings)):
+                for key, tool in unknown_tools(entry.name, entry.written.get("params"), tools):
                     place = file.node_place(name, "unit_metrics_map", at, "params", key)
                     is_slip = bool(nearest(tool, tools, count=1))
                     what = f"no node has a tool named {tool!r}"
@@ -298,7 +299,7 @@ class RescoredGraph(GraphScores):
 def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, stored: StoredTask) -> RescoredGraph:
     """The graph, ready to take its records; `stored.first` is one of them, and has the columns that can be aggregated."""
     file = graph_of(task)
-    folder = file.fields.origin("graph_config").folder
+    folder = file.folder
     processors = make_processors(file, helpers, folder)
     problems: list[Problem] = []
     fields = unit_fields(file, helpers, folder, problems)
@@ -326,9 +327,9 @@ def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, fol
         return problems
     read = helpers.definition or _no_subgraph
     whole = replace(settings, graphs=replace(settings.graphs, whole=True))
-    models = GraphModels(file, whole, helpers, folder)
+    models = GraphModels(file, whole, helpers)
     collect(problems, make_finish, file, helpers, folder)
-    collect(problems, GraphBinder(file, models, helpers, folder, read, lambda *_: ()).bind)
+    collect(problems, GraphBinder(file, models, helpers, read, lambda *_: ()).bind)
     return problems
 
 
@@ -339,7 +340,7 @@ def _no_subgraph(name: str, place: Place) -> GraphFile:
 def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[Problem]:
     """The problems that a run would refuse the graph for, all that show."""
     file = graph_of(task)
-    folder = file.fields.origin("graph_config").folder
+    folder = file.folder
     tools = {tool_spec(tool).name for node in file.nodes.values() for tool in getattr(node, "tools", ())}
     named: set[str] = set()
 
@@ -360,7 +361,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     missing = list(sources.missing_files(file, folder))
     columns = () if missing else _columns(task, sources, folder, find_dotted, problems)
     problems += missing
-    models = GraphModels(file, Settings(), looked, folder)
+    models = GraphModels(file, Settings(), looked)
     checked = CheckedGraph(task, file, Settings(), models, processors, columns)
     problems += list_problems(GRAPH_CHECKS, checked, Level.BOUND)
     problems = [replace(each, serious=False) if each.cause == LACKING else each for each in problems]
@@ -383,7 +384,7 @@ def _seen_tools(file: GraphFile, helpers: Helpers, folder: str | None, find_dott
             try:
                 if find_dotted(each.name, folder, place) is None and not is_function:
                     return ()
-                tools.update(find_tools([each.name], helpers, folder, place))
+                tools.update(find_tools([each], helpers, folder, place))
             except ConfigError:
                 return ()  # reported where the node was bound
     return tools

@@ -1,11 +1,11 @@
 """Aggregators: a group's numbers from those of its members, each with the standard error of just that number."""
 
-import dataclasses
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, some
@@ -28,21 +28,24 @@ from assay.groups.task_results import (
 )
 from assay.records import Function, UserFunction, UserValue
 from assay.redaction import reveal
-from assay.registry import Registry, subclass_of
+from assay.registry import AdaptedMembers, RegistryWithOthers, subclass_of
 from assay.score_keys import ScoreKey, metric_name_problem
-from assay.signatures import accepted, parameter_problems
+from assay.signatures import Accepted, accepted, dress, parameter_problems
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.statistics.evidence import NO_EVIDENCE, Estimate, with_evidence
 from assay.statistics.members import (
     difference,
-    extreme,
+    geometric_mean,
+    greatest,
+    harmonic_mean,
+    least,
     mean_by_weight,
     mean_of_scores,
     middle,
-    power_mean,
     weighted_sum,
 )
 from assay.statistics.pass_at_k import pass_at_k
-from assay.statistics.spread import MemberEstimate, unknown
+from assay.statistics.spread import MemberEstimate, smooth, unknown
 from assay.user_code import is_overridden
 
 BIASED = "the members were chosen by their scores: the number is biased and has no standard error"
@@ -223,13 +226,157 @@ class FunctionOfScores(RowAggregator, CustomAggregator):
         return as_estimate(user_number(value), int(sum(sizes)))
 
 
-class MeanAggregator(RowAggregator):
-    """The mean: by size (micro) unless an entry says `weight_by_size: false` (macro)."""
+@dataclass(frozen=True, slots=True)
+class MemberAggregation:
+    """The declaration of a number of a group: a function of the members and their weights, whose keyword parameters are keys
+    of a file."""
 
-    by_size = True
+    function: Callable[..., Estimate]
+    weighs: bool = False
+    """Whether the function reads the weights."""
+    check: Callable[..., tuple[str, str] | None] | None = None
+    """Takes the names of the members and the parameters; returns the problem with them, and its fix."""
+
+
+class DeclaredAggregator(RowAggregator):
+    """Computes rows by the function that its class declares, with the parameters of the entry."""
+
+    declared: ClassVar[MemberAggregation]
+
+    def __init__(self, config: GroupConfig, **params: Any) -> None:
+        super().__init__(config)
+        about = f"aggregator {type(self).__name__!r}"
+        problems = parameter_problems(self.declared.function, params, about, Place(f"group {config.group!r}"), 2)
+        if problems:
+            raise ConfigError(problems)
+        self.params = params
 
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
-        return mean_by_weight(members, weights)
+        return self.declared.function(members, weights, **self.params)
+
+    def check(self, names: Sequence[str]) -> tuple[str, str] | None:
+        if not self.declared.weighs and any(entry.by_size for entry in self.agg_metric_configs):
+            return "this aggregation does not weight members by size", "remove `weight_by_size`"
+        return self.declared.check(names, **self.params) if self.declared.check is not None else None
+
+
+class MeanAggregator(DeclaredAggregator):
+    """The mean: by size (micro) unless an entry says `weight_by_size: false` (macro)."""
+
+    declared = MemberAggregation(mean_by_weight, weighs=True)
+    by_size = True
+
+
+class HarmonicMeanAggregator(DeclaredAggregator):
+    """The harmonic mean: low members pull it down. There is none where a member is 0 or less."""
+
+    declared = MemberAggregation(harmonic_mean, weighs=True)
+
+
+class GeometricMeanAggregator(DeclaredAggregator):
+    """The geometric mean. There is none where a member is 0 or less."""
+
+    declared = MemberAggregation(geometric_mean, weighs=True)
+
+
+class MedianAggregator(DeclaredAggregator):
+    """The middle member; its spread over resampled documents."""
+
+    declared = MemberAggregation(middle)
+
+
+class MinAggregator(DeclaredAggregator):
+    """The least of the members."""
+
+    declared = MemberAggregation(least)
+
+
+class MaxAggregator(DeclaredAggregator):
+    """The greatest of the members."""
+
+    declared = MemberAggregation(greatest)
+
+
+def check_difference(names: Sequence[str], *, of: Sequence[str] | None = None) -> tuple[str, str] | None:
+    """Find a difference that is not of two members."""
+    if of is not None and (isinstance(of, str) or len(of) != 2):
+        return "`of` takes the names of two members", f"write `of: [{', '.join(names[:2])}]`"
+    unknown_names = [name for name in of or () if name not in names]
+    if unknown_names:
+        return f"no member named {unknown_names[0]!r}", did_you_mean(unknown_names[0], names)
+    if of is not None or len(names) == 2:
+        return None
+    what = f"a difference takes two members, and the group has {len(names)}"
+    return what, f"add `kwargs: {{of: [{', '.join([*names, 'b'][:2])}]}}`"
+
+
+class DifferenceAggregator(DeclaredAggregator):
+    """One member minus another: the two of the group, or those that `of` names."""
+
+    declared = MemberAggregation(difference, check=check_difference)
+
+
+def sum_by_name(
+    members: Sequence[MemberEstimate],
+    sizes: Sequence[float],  # noqa: ARG001
+    *,
+    weights: Mapping[str, float],
+    normalize: bool = False,
+) -> Estimate:
+    """The sum of the members, each times the weight of its name."""
+    weight_of = {str(name): float(weight) for name, weight in weights.items()}
+    without = [member.name for member in members if member.name not in weight_of]
+    if without:
+        return unknown(None, members, f"no weight is given for {', '.join(without[:3])}")
+    return weighted_sum(members, [weight_of[member.name] for member in members], normalize=normalize)
+
+
+def check_weights(
+    names: Sequence[str],
+    *,
+    weights: Mapping[str, float],
+    normalize: bool = False,  # noqa: ARG001
+) -> tuple[str, str] | None:
+    """Find members without a weight, and weights without a member."""
+    given = [str(name) for name in weights]
+    without = [name for name in names if name not in given]
+    unknown_names = [name for name in given if name not in names]
+    if unknown_names:
+        return f"weights: no member named {unknown_names[0]!r}", did_you_mean(unknown_names[0], names)
+    fix = f"add `{without[0]}: 1.0` to its weights" if without else ""
+    return (f"no weight is given for {some(without)}", fix) if without else None
+
+
+class WeightedSumAggregator(DeclaredAggregator):
+    """The sum of the members, each times its weight; with `normalize`, over the sum of the weights."""
+
+    declared = MemberAggregation(sum_by_name, check=check_weights)
+
+
+STEP = 1e-5
+"""Part of a number by which it is moved to find the slope: rounding and curvature are both below 1e-9 then."""
+
+
+def of_values(name: str, aggregation: Aggregation) -> type[Aggregator] | None:
+    """The aggregator that applies an aggregation of scores to the members' numbers; None for one that takes other values."""
+    if not aggregation.of_numbers and name not in AGGREGATIONS.added:
+        return None
+
+    def combine(members: Sequence[MemberEstimate], weights: Sequence[float], **params: UserValue) -> Estimate:  # noqa: ARG001
+        bound = aggregation.bound(params)
+        numbers = [float(member.estimate) for member in members]
+        value = as_estimate(bound.function(numbers), sum(member.size for member in members))
+        if value.value is None or bound.influence is None:
+            return value if value.value is None else replace(value, reason=f"{name!r} declares no influence")
+        slopes = []  # by each member, as the aggregation is smooth: it says how far a value moves it
+        for place, number in enumerate(numbers):
+            step = STEP * max(abs(number), STEP)
+            above, below = ([*numbers[:place], number + by, *numbers[place + 1 :]] for by in (step, -step))
+            slopes.append((bound.function(above) - bound.function(below)) / (2 * step))
+        return smooth(value.value, members, slopes)
+
+    function = dress(combine, aggregation.function, [AGGREGATIONS.accepts(aggregation)], ("members", "weights"))
+    return type(name, (DeclaredAggregator,), {"declared": MemberAggregation(function), "__doc__": function.__doc__})
 
 
 class PooledMeanAggregator(TypedAggregator):
@@ -238,100 +385,6 @@ class PooledMeanAggregator(TypedAggregator):
     def compute(self, group: Group[TaskT], members: Members) -> dict[ScoreKey, Estimate]:
         tasks = [task.name for task in group.get_all_tasks()]
         return pooled_means(self.agg_metric_configs, tasks, members.of(tasks))
-
-
-class PowerMeanAggregator(RowAggregator):
-    """A mean of powers, back in the scale of its members. With a power of 0 or below it needs members above 0."""
-
-    named: str
-    power: float
-
-    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
-        return power_mean(members, weights, self.power, self.named)
-
-
-class HarmonicMeanAggregator(PowerMeanAggregator):
-    """The harmonic mean: low members pull it down. There is none where a member is 0 or less."""
-
-    named, power = "harmonic", -1.0
-
-
-class GeometricMeanAggregator(PowerMeanAggregator):
-    """The geometric mean. There is none where a member is 0 or less."""
-
-    named, power = "geometric", 0.0
-
-
-class MedianAggregator(RowAggregator):
-    """The middle member; its spread over resampled documents."""
-
-    def __init__(self, config: GroupConfig, draws: int | None = None) -> None:
-        super().__init__(config)
-        self.draws = draws
-
-    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
-        return middle(members, self.draws)
-
-
-class MinAggregator(RowAggregator):
-    """The least of the members."""
-
-    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
-        return extreme(members, least=True)
-
-
-class MaxAggregator(RowAggregator):
-    """The greatest of the members."""
-
-    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
-        return extreme(members, least=False)
-
-
-class DifferenceAggregator(RowAggregator):
-    """One member minus another: the two of the group, or those that `of` names."""
-
-    def __init__(self, config: GroupConfig, of: Sequence[str] | None = None) -> None:
-        super().__init__(config)
-        if of is not None and (isinstance(of, str) or len(of) != 2):
-            raise ValueError("`of` takes the names of two members")
-        self.of = of
-
-    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
-        if self.of is not None:
-            members = [member for name in self.of for member in members if member.name == name]
-        return difference(members)
-
-    def check(self, names: Sequence[str]) -> tuple[str, str] | None:
-        unknown_names = [name for name in self.of or () if name not in names]
-        if unknown_names:
-            return f"no member named {unknown_names[0]!r}", did_you_mean(unknown_names[0], names)
-        if self.of is not None or len(names) == 2:
-            return None
-        what = f"a difference takes two members, and the group has {len(names)}"
-        return what, f"add `kwargs: {{of: [{', '.join([*names, 'b'][:2])}]}}`"
-
-
-class WeightedSumAggregator(RowAggregator):
-    """The sum of the members, each times its weight; with `normalize`, over the sum of the weights."""
-
-    def __init__(self, config: GroupConfig, weights: Mapping[str, float], normalize: bool = False) -> None:
-        super().__init__(config)
-        self.weights, self.normalize = {str(name): float(weight) for name, weight in weights.items()}, normalize
-
-    def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
-        without = [member.name for member in members if member.name not in self.weights]
-        if without:
-            return unknown(None, members, f"no weight is given for {', '.join(without[:3])}")
-        own = [self.weights[member.name] for member in members]
-        return weighted_sum(members, own, normalize=self.normalize)
-
-    def check(self, names: Sequence[str]) -> tuple[str, str] | None:
-        without = [name for name in names if name not in self.weights]
-        unknown_names = [name for name in self.weights if name not in names]
-        if unknown_names:
-            return f"weights: no member named {unknown_names[0]!r}", did_you_mean(unknown_names[0], names)
-        fix = f"add `{without[0]}: 1.0` to its weights" if without else ""
-        return (f"no weight is given for {some(without)}", fix) if without else None
 
 
 class PassAtKAggregator(MeanAggregator):
@@ -373,7 +426,14 @@ class PassAtKAggregator(MeanAggregator):
         return mean_of_scores(scores, value)
 
 
-AGGREGATORS: Registry[type[Aggregator], Aggregator] = Registry(
+class _Aggregators(RegistryWithOthers[type[Aggregator], Aggregator, Aggregation]):
+    def accepts(self, member: Any) -> Accepted:
+        if getattr(member, "__init__", None) is DeclaredAggregator.__init__:
+            return accepted(member.declared.function, 2)
+        return super().accepts(member)
+
+
+AGGREGATORS = _Aggregators(
     "aggregator",
     {
         "mean": MeanAggregator,
@@ -387,9 +447,10 @@ AGGREGATORS: Registry[type[Aggregator], Aggregator] = Registry(
         "pass@k": PassAtKAggregator,
         "none": NoOpAggregator,
     },
+    AdaptedMembers(AGGREGATIONS, of_values),
     group="assay.aggregators",
     supplied=("config",),
-    adopt=subclass_of(Aggregator),  # type: ignore[type-abstract]  # its subclasses are not
+    adopt=subclass_of(Aggregator),
 )
 
 Places = Callable[..., Place]
@@ -419,7 +480,7 @@ class AggregatorFactory:
         if problems:
             raise ConfigError(problems)
         aggregators = [aggregator for aggregator in made if aggregator is not None]
-        first, kinds = aggregators[0], {_kind(*pair) for pair in zip(aggregators, entries, strict=True)}
+        first, kinds = aggregators[0], {(entry.aggregation, repr(reveal(entry.kwargs))) for entry in entries}
         # a function of scores is given those of one entry
         if len(kinds) > 1 or (isinstance(first, FunctionOfScores) and len(entries) > 1):
             return AggregatorList(config, aggregators)
@@ -434,7 +495,7 @@ class AggregatorFactory:
         where = place or partial(_place_of_entry, config)
         made: list[Aggregator | None] = []
         for number, entry in enumerate(config.aggregate_metric_list or ()):
-            alone = dataclasses.replace(config, aggregate_metric_list=(entry,))
+            alone = replace(config, aggregate_metric_list=(entry,))
             is_loaded = not isinstance(entry.aggregation, Function)
             made.append(collect(problems, _one, alone, entry, partial(where, number)) if is_loaded else None)
         return made
@@ -461,11 +522,6 @@ def _one(config: GroupConfig, entry: AggMetricConfig, place: Places) -> Aggregat
 
 def _place_of_entry(config: GroupConfig, number: int, *_: str) -> Place:
     return Place(f"group {config.group!r}, aggregate_metric_list[{number}]")
-
-
-def _kind(aggregator: Aggregator, entry: AggMetricConfig) -> tuple[object, ...]:
-    """What entries share that one aggregator computes: its class, a user's function, and the parameters."""
-    return type(aggregator), getattr(aggregator, "agg_fn", None), repr(reveal(entry.kwargs))
 
 
 def row_problems(config: GroupConfig, place: Places) -> Iterator[Problem]:

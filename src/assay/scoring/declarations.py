@@ -47,6 +47,8 @@ class Metric:
     """Whether a score keeps a processor busy: such scores are computed in several processes, or on a cluster."""
     needs_golden: bool | str = True
     """Whether it compares with a golden value; or the parameter that stands in for one."""
+    sentence: str = ""
+    """The sentence for `assay ls`, where several metrics share a function: else it is the first line of its docstring."""
 
 
 def prepared(

@@ -4,7 +4,6 @@
 sharper and not different.
 """
 
-import inspect
 import random
 import re
 import statistics
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 from assay.errors import Place
 from assay.records import Answers, MetricValue, UserFunction, UserValue, number
 from assay.registry import Registry, must_be_callable
-from assay.signatures import accepted
+from assay.signatures import accepted, dress
 from assay.statistics.aggregations import Repeated
 from assay.statistics.influence import SHARE, Bounds, read_bounds
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k
@@ -35,6 +34,26 @@ def mean(scores: Sequence[MetricValue], answers: Answers = ()) -> MetricValue:  
     if isinstance(scores[0], Mapping):
         return {key: mean([score[key] for score in scores]) for key in scores[0]}
     return sum(scores) / len(scores)
+
+
+def first(scores: Sequence[MetricValue], answers: Answers = ()) -> MetricValue:  # noqa: ARG001
+    """The score of the first repeat."""
+    return scores[0]
+
+
+def greatest(scores: Sequence[MetricValue], answers: Answers = ()) -> MetricValue:  # noqa: ARG001
+    """The greatest score."""
+    return max(scores)
+
+
+def least(scores: Sequence[MetricValue], answers: Answers = ()) -> MetricValue:  # noqa: ARG001
+    """The least score."""
+    return min(scores)
+
+
+def median(scores: Sequence[MetricValue], answers: Answers = ()) -> MetricValue:  # noqa: ARG001
+    """The middle score; of an even number, the mean of the two in the middle."""
+    return statistics.median(scores)
 
 
 def by_repeat(scores: Sequence[MetricValue], answers: Answers = ()) -> MetricValue:  # noqa: ARG001  # the shape of a reduction
@@ -108,22 +127,12 @@ def _enough(n: int, k: int, name: str) -> None:
 
 def _of_scores(function: UserFunction) -> Reduction:
     """A function of scores alone as a reduction, with its parameters."""
-    named, bounds = accepted(function, 1).named, getattr(function, "bounds", None)
-    if not named:
-
-        def plain(scores: Sequence[MetricValue], answers: Answers) -> MetricValue:  # noqa: ARG001
-            return function(scores)
-
-        plain.bounds = bounds  # type: ignore[attr-defined]
-        return plain
 
     def reduced(scores: Sequence[MetricValue], answers: Answers, **params: UserValue) -> MetricValue:  # noqa: ARG001
         return function(scores, **params)
 
-    own = [each.replace(kind=each.KEYWORD_ONLY) for each in named.values()]
-    supplied = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("scores", "answers")]
-    reduced.__signature__, reduced.bounds = inspect.Signature([*supplied, *own]), bounds  # type: ignore[attr-defined]
-    return reduced
+    reduced.bounds = getattr(function, "bounds", None)  # type: ignore[attr-defined]
+    return dress(reduced, function, [accepted(function, 1)], ("scores", "answers"))
 
 
 def _adopted(name: str, thing: UserValue) -> Reduction:
@@ -139,10 +148,10 @@ REDUCTIONS: Registry[Callable[..., Any], Reduction] = Registry(
     "reduction",
     {
         "mean": mean,
-        "take_first": _of_scores(lambda scores: scores[0]),
-        "max": _of_scores(max),
-        "min": _of_scores(min),
-        "median": _of_scores(statistics.median),
+        "take_first": first,
+        "max": greatest,
+        "min": least,
+        "median": median,
         "pass@": pass_at,
         "pass^": pass_all,
         "maj@": majority,

@@ -14,8 +14,14 @@ from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
 from assay.registry import Registry, must_be_callable
 from assay.signatures import Accepted, accepted, typed_by_default
 from assay.statistics.agreement import AGREEMENT_AGGREGATIONS
-from assay.statistics.calibration import BIASES, CALIBRATION_AGGREGATIONS, CurvePoint, reliability_curve
-from assay.statistics.classes import CLASS_AGGREGATIONS, MACRO_AVERAGES, binary_influence
+from assay.statistics.calibration import (
+    BIASES,
+    BRIER_SENTENCES,
+    CALIBRATION_AGGREGATIONS,
+    CurvePoint,
+    reliability_curve,
+)
+from assay.statistics.classes import CLASS_AGGREGATIONS, CLASS_SENTENCES, MACRO_AVERAGES, binary_influence
 from assay.statistics.influence import COUNT, PERCENT, SHARE, Bounds
 
 Values = Sequence[MetricValue]
@@ -32,6 +38,7 @@ def total(values: Values) -> float:
 
 
 def mean(values: Values) -> float:
+    """The mean of the values."""
     return total(values) / len(values)
 
 
@@ -46,10 +53,12 @@ def median_high(values: Values) -> float:
 
 
 def nanmean(values: Values) -> float:
+    """The mean of the values that are not NaN."""
     return float(np.nanmean(values)) if len(values) and not np.all(np.isnan(values)) else math.nan
 
 
 def perplexity(values: Values) -> float:
+    """e to the negative mean of log-likelihoods."""
     return _exp(-mean(values))
 
 
@@ -58,6 +67,7 @@ def weighted_mean(values: Values) -> float:
 
 
 def weighted_perplexity(values: Values) -> float:
+    """e to the negative log-likelihoods over all units, such as words or bytes."""
     return _exp(-weighted_mean(values))
 
 
@@ -69,6 +79,7 @@ def error_rate(values: Values) -> float:
 
 
 def bits_per_byte(values: Values) -> float:
+    """Negative log-likelihoods in bits over all bytes."""
     return -weighted_mean(values) / math.log(2)
 
 
@@ -80,12 +91,14 @@ def _exp(power: float) -> float:
 
 
 def brier_score(values: Values) -> float:
+    """Mean squared distance of forecasts from what was right."""
     golds, predictions = zip(*values, strict=True)
     one_hot = np.eye(len(predictions[0]))[list(golds)]
     return float(np.mean(np.sum((np.array(predictions) - one_hot) ** 2, axis=1)))
 
 
 def f1(values: Values) -> float:
+    """F1 of two classes, as scikit-learn computes it."""
     from sklearn.metrics import f1_score
 
     golds, predictions = zip(*values, strict=True)
@@ -93,6 +106,7 @@ def f1(values: Values) -> float:
 
 
 def matthews_corrcoef(values: Values) -> float:
+    """Matthews' correlation coefficient, as scikit-learn computes it."""
     from sklearn.metrics import matthews_corrcoef as correlation
 
     golds, predictions = zip(*values, strict=True)
@@ -100,6 +114,7 @@ def matthews_corrcoef(values: Values) -> float:
 
 
 def bleu(values: Values) -> float:
+    """BLEU of sacrebleu, of all documents at once."""
     import sacrebleu
 
     references, predictions = _streams(values)
@@ -107,6 +122,7 @@ def bleu(values: Values) -> float:
 
 
 def chrf(values: Values, word_order: int = 0) -> float:
+    """chrF of sacrebleu, of all documents at once."""
     import sacrebleu
 
     references, predictions = _streams(values)
@@ -114,10 +130,12 @@ def chrf(values: Values, word_order: int = 0) -> float:
 
 
 def chrf_with_words(values: Values) -> float:
+    """chrF++ of sacrebleu, of all documents at once."""
     return chrf(values, word_order=2)
 
 
 def ter(values: Values) -> float:
+    """Translation edit rate of sacrebleu, of all documents at once."""
     import sacrebleu
 
     references, predictions = _streams(values)
@@ -176,6 +194,7 @@ def _differences(numbers: Floats) -> float:
 
 
 def bypass(values: Values) -> float:  # noqa: ARG001  # nothing was scored
+    """No number: for runs that only ask."""
     return 999
 
 
@@ -200,6 +219,8 @@ class Aggregation:
     """The reliability curve that the number sums up, where it does."""
     bias: Callable[[Values], float] | None = None
     """How much too large the number is to be expected of so few documents, where that matters."""
+    sentence: str = ""
+    """The sentence for `assay ls`, where several share a function: else it is the first line of its docstring."""
 
     def __call__(self, values: Values) -> float:
         return self.function(values)
@@ -304,10 +325,18 @@ AGGREGATIONS = _Aggregations(
             Aggregation("chrf++", chrf_with_words, bootstrap_limit=100, needs="sacrebleu"),
             Aggregation("ter", ter, bootstrap_limit=100, needs="sacrebleu"),
             Aggregation("acc_all", acc_all, influence=lambda values: np.asarray(_all_right(values), dtype=np.float64)),
-            *(Aggregation(name, function, influence) for name, (function, influence) in CLASS_AGGREGATIONS.items()),
+            *(
+                Aggregation(name, function, influence, sentence=CLASS_SENTENCES[name])
+                for name, (function, influence) in CLASS_AGGREGATIONS.items()
+            ),
             *(
                 Aggregation(
-                    name, function, influence, curve=reliability_curve if name == "ece" else None, bias=BIASES.get(name)
+                    name,
+                    function,
+                    influence,
+                    curve=reliability_curve if name == "ece" else None,
+                    bias=BIASES.get(name),
+                    sentence=BRIER_SENTENCES.get(name, ""),
                 )
                 for name, (function, influence, _) in (CALIBRATION_AGGREGATIONS | AGREEMENT_AGGREGATIONS).items()
             ),

@@ -16,7 +16,16 @@ from assay.records import Floats
 from assay.statistics.evidence import Estimate, Evidence, with_evidence
 from assay.statistics.influence import SHARE, Bounds, Influence, clip_to_bounds, read_bounds
 from assay.statistics.intervals import LEVEL, Decision, with_interval
-from assay.statistics.members import difference, extreme, mean_by_weight, middle, power_mean, weighted_sum
+from assay.statistics.members import (
+    difference,
+    geometric_mean,
+    greatest,
+    harmonic_mean,
+    least,
+    mean_by_weight,
+    middle,
+    weighted_sum,
+)
 from assay.statistics.paired import PairedDifference, paired_contrast, paired_difference
 from assay.statistics.pass_at_k import pass_at_k
 from assay.statistics.spread import MemberEstimate
@@ -142,13 +151,13 @@ def _passes_at(k: int, name: str, member: object) -> Estimate:
 
 HOW: Mapping[str, Callable[[Sequence[MemberEstimate], Sequence[float]], Estimate]] = {
     "mean": mean_by_weight,
-    "harmonic": lambda rows, own: power_mean(rows, own, -1.0, "harmonic"),
-    "geometric": lambda rows, own: power_mean(rows, own, 0.0, "geometric"),
-    "median": lambda rows, own: middle(rows),  # noqa: ARG005  # all alike
-    "difference": lambda rows, own: difference(rows),  # noqa: ARG005
+    "harmonic": harmonic_mean,
+    "geometric": geometric_mean,
+    "median": middle,
+    "difference": difference,
     "weighted_sum": weighted_sum,
-    "min": lambda rows, own: extreme(rows, least=True),  # noqa: ARG005
-    "max": lambda rows, own: extreme(rows, least=False),  # noqa: ARG005
+    "min": least,
+    "max": greatest,
 }
 
 

@@ -281,6 +281,11 @@ def risk_coverage_influence(values: Confidences) -> Floats:
     return influence
 
 
+BRIER_SENTENCES = {
+    "brier_reliability": "The part of the Brier score that calibration could remove.",
+    "brier_resolution": "The part of the Brier score that telling documents apart saves.",
+    "brier_uncertainty": "The part of the Brier score that is in the data.",
+}
 CALIBRATION_AGGREGATIONS: dict[str, tuple[Callable[..., float], Callable[..., Floats], tuple[float, float]]] = {
     "ece": (ece, ece_influence, UNIT),
     **{

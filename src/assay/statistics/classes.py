@@ -20,6 +20,13 @@ Counts = Sequence[tuple[int, int, int]]
 """Three numbers of each document; each function says which."""
 SCORES = ("precision", "recall", "f1")
 AVERAGES = ("macro", "micro", "weighted")
+CLASS_SENTENCES = {
+    **{f"class_{score}": f"{score.capitalize()} of one class." for score in SCORES},
+    **{f"macro_{score}": f"{score.capitalize()} as a mean over classes." for score in SCORES},
+    **{f"micro_{score}": f"{score.capitalize()} of all decisions together." for score in SCORES},
+    **{f"weighted_{score}": f"{score.capitalize()} of each class, weighted by its documents." for score in SCORES},
+}
+"""A sentence about each: they share functions."""
 
 
 def _fraction(score: str, correct: N, predicted: N, actual: N) -> tuple[N, N]:

@@ -43,6 +43,16 @@ def _shared_bounds(members: Sequence[MemberEstimate]) -> Bounds | None:
     return bounds.pop() if len(bounds) == 1 else None
 
 
+def harmonic_mean(members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
+    """The harmonic mean: low members pull it down. There is none where a member is 0 or less."""
+    return power_mean(members, weights, -1.0, "harmonic")
+
+
+def geometric_mean(members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
+    """The geometric mean. There is none where a member is 0 or less."""
+    return power_mean(members, weights, 0.0, "geometric")
+
+
 def power_mean(members: Sequence[MemberEstimate], weights: Sequence[float], power: float, named: str) -> Estimate:
     """A mean of powers, back in the scale of its members. Its interval is around the number minus the bias that a bent function
     of uncertain members has."""
@@ -71,7 +81,12 @@ def _power_mean(numbers: Floats, shares: Floats, power: float) -> Floats:
     return (numbers**power @ shares) ** (1 / power) if power else np.exp(np.log(numbers) @ shares)
 
 
-def middle(members: Sequence[MemberEstimate], draws: int | None = None) -> Estimate:
+def middle(
+    members: Sequence[MemberEstimate],
+    weights: Sequence[float] = (),  # noqa: ARG001  # all alike
+    *,
+    draws: int | None = None,
+) -> Estimate:
     """The middle member, or the mean of the two; its spread over resampled documents."""
     if len(members) == 1:
         return mean_by_weight(members, [1.0])
@@ -111,16 +126,31 @@ def _spread_of_middle(members: Sequence[MemberEstimate], chances: Floats, number
     return Spread(total, float(parts.sum() ** 2 / (parts**2 / freedom).sum()), float(number) + float(chances @ moved))
 
 
-def extreme(members: Sequence[MemberEstimate], *, least: bool) -> Estimate:
-    """The least or the greatest of the members."""
+def least(members: Sequence[MemberEstimate], weights: Sequence[float] = ()) -> Estimate:  # noqa: ARG001
+    """The least of the members."""
+    return _chosen(min(float(member.estimate) for member in members), members, "least")
+
+
+def greatest(members: Sequence[MemberEstimate], weights: Sequence[float] = ()) -> Estimate:  # noqa: ARG001
+    """The greatest of the members."""
+    return _chosen(max(float(member.estimate) for member in members), members, "greatest")
+
+
+def _chosen(value: float, members: Sequence[MemberEstimate], which: str) -> Estimate:
     if len(members) == 1:
         return mean_by_weight(members, [1.0])
-    value = (min if least else max)(float(member.estimate) for member in members)
-    return unknown(value, members, f"which member is the {'least' if least else 'greatest'} is a matter of chance")
+    return unknown(value, members, f"which member is the {which} is a matter of chance")
 
 
-def difference(members: Sequence[MemberEstimate]) -> Estimate:
-    """One member minus another."""
+def difference(
+    members: Sequence[MemberEstimate],
+    weights: Sequence[float] = (),  # noqa: ARG001
+    *,
+    of: Sequence[str] | None = None,
+) -> Estimate:
+    """One member minus another: the two that there are, or those that `of` names."""
+    if of is not None:
+        members = [member for name in of for member in members if member.name == name]
     if len(members) != 2:
         return unknown(None, members, f"a difference takes two members, and there are {len(members)}")
     number = smooth(float(members[0].estimate) - float(members[1].estimate), members, [1.0, -1.0])

@@ -7,7 +7,7 @@ from assay.records import Answer, UserValue
 from assay.scoring.declarations import Metric
 from assay.scoring.results import CHOICE, GENERATE, MCResult, Reference, References
 from assay.statistics.agreement import KAPPA_WEIGHTS
-from assay.statistics.calibration import likeliest
+from assay.statistics.calibration import BRIER_SENTENCES, likeliest
 from assay.statistics.softmax import softmax
 
 SURE = 1e300
@@ -128,19 +128,45 @@ def _checked(  # the parameters of all these metrics
     return ()
 
 
-def _choices(function: Callable[..., UserValue], aggregation: str, *, higher_is_better: bool = True) -> Metric:
-    return Metric({CHOICE: function}, aggregation, higher_is_better, gives=_checked)
+def _choices(
+    function: Callable[..., UserValue], aggregation: str, sentence: str, *, higher_is_better: bool = True
+) -> Metric:
+    return Metric({CHOICE: function}, aggregation, higher_is_better, gives=_checked, sentence=sentence)
 
 
 CONFIDENCE_METRICS: dict[str, Metric] = {
-    "ece": _choices(confidence, "ece", higher_is_better=False),
-    "brier_reliability": _choices(forecast, "brier_reliability", higher_is_better=False),
-    "brier_resolution": _choices(forecast, "brier_resolution"),
-    "brier_uncertainty": _choices(forecast, "brier_uncertainty", higher_is_better=False),
-    "selective_accuracy": _choices(odds, "selective_accuracy"),
-    "risk_coverage_area": _choices(odds, "risk_coverage_area", higher_is_better=False),
-    "roc_auc": _choices(class_odds, "roc_auc"),
-    "pr_auc": _choices(class_odds, "pr_auc"),
-    "kappa": Metric({CHOICE: chosen_place, GENERATE: labels_of_answer}, "kappa", gives=_checked),
-    "spearman": Metric({CHOICE: chosen_place, GENERATE: numbers_of_answer}, "spearman", gives=_checked),
+    "ece": _choices(
+        confidence,
+        "ece",
+        "Expected calibration error: confidence against accuracy, in bins; lower is better.",
+        higher_is_better=False,
+    ),
+    "brier_reliability": _choices(
+        forecast, "brier_reliability", BRIER_SENTENCES["brier_reliability"], higher_is_better=False
+    ),
+    "brier_resolution": _choices(forecast, "brier_resolution", BRIER_SENTENCES["brier_resolution"]),
+    "brier_uncertainty": _choices(
+        forecast, "brier_uncertainty", BRIER_SENTENCES["brier_uncertainty"], higher_is_better=False
+    ),
+    "selective_accuracy": _choices(odds, "selective_accuracy", "Accuracy on the most confident 80 % of the documents."),
+    "risk_coverage_area": _choices(
+        odds,
+        "risk_coverage_area",
+        "Mean share of wrong answers among the k most confident, over all k; lower is better.",
+        higher_is_better=False,
+    ),
+    "roc_auc": _choices(class_odds, "roc_auc", "Area below the ROC curve."),
+    "pr_auc": _choices(class_odds, "pr_auc", "Average precision: the area below the precision-recall curve."),
+    "kappa": Metric(
+        {CHOICE: chosen_place, GENERATE: labels_of_answer},
+        "kappa",
+        gives=_checked,
+        sentence="Cohen's kappa: agreement of target and answer beyond chance.",
+    ),
+    "spearman": Metric(
+        {CHOICE: chosen_place, GENERATE: numbers_of_answer},
+        "spearman",
+        gives=_checked,
+        sentence="Rank correlation of target and answer.",
+    ),
 }

@@ -32,7 +32,7 @@ from assay.scoring.results import (
 )
 from assay.scoring.sandbox import CODE_METRICS
 from assay.signatures import accepted
-from assay.statistics.classes import AVERAGES, SCORES
+from assay.statistics.classes import AVERAGES, CLASS_SENTENCES, SCORES
 from assay.statistics.influence import COUNT, LOGARITHM, SHARE
 from assay.statistics.softmax import softmax
 
@@ -43,15 +43,18 @@ def _best(values: Sequence[float]) -> int:
 
 
 def acc(result: MCResult) -> float:
+    """Whether the likeliest choice is the right one; of one text, whether it is the greedy answer."""
     return float(result.is_right(_best(result.lls)))
 
 
 def acc_norm(result: MCResult) -> float:
+    """acc, with log-likelihoods divided by the characters of each choice."""
     lengths = [float(len(choice)) for choice in result.choices]
     return float(result.is_right(_best(_divided(result.lls, lengths))))
 
 
 def acc_bytes(result: MCResult) -> float:
+    """acc, with log-likelihoods divided by the bytes of each choice."""
     return float(result.is_right(_best(_per_byte(result))))
 
 
@@ -64,11 +67,13 @@ def _divided(values: Sequence[float], lengths: Sequence[float]) -> list[float]:
 
 
 def acc_mutual_info(result: MCResult) -> float:
+    """acc, with each choice's log-likelihood without the question subtracted."""
     gains = [here - alone for here, alone in zip(result.lls, result.lls_unconditional, strict=True)]
     return float(_best(gains) == result.target)
 
 
 def choice_exact_match(result: MCResult) -> float:
+    """Whether the right choice is the greedy answer."""
     targets = result.target if result.has_several else [result.target]
     return float(any(result.is_greedy[target] for target in targets if target != OUT_OF_RANGE))
 
@@ -82,6 +87,7 @@ def brier_score(result: MCResult) -> tuple[Reference, list[float]]:
 
 
 def gold_and_likelihoods(result: MCResult) -> tuple[Reference, Sequence[float]]:
+    """The right choice and all log-likelihoods, for an aggregation that the task names."""
     return result.target, result.lls
 
 
@@ -99,26 +105,31 @@ def _of_one_choice(compute: Callable[[MCResult], float]) -> Callable[[MCResult],
 
 @_of_one_choice
 def logprob(result: MCResult) -> float:
+    """Log-likelihood of the target."""
     return float(result.lls[result.target])
 
 
 @_of_one_choice
 def bits_per_byte_of_gold(result: MCResult) -> float:
+    """Bits for each byte of the right choice; lower is better."""
     return float(-_per_byte(result)[result.target]) / math.log(2)
 
 
 @_of_one_choice
 def choice_logprob(result: MCResult) -> float:
+    """Log of the right choice's share of the likelihood of all choices."""
     return log_share(result.lls, result.target)
 
 
 @_of_one_choice
 def choice_prob_norm(result: MCResult) -> float:
+    """The right choice's share, with log-likelihoods divided by the bytes of each choice."""
     return math.exp(log_share(_per_byte(result), result.target))
 
 
 @_of_one_choice
 def choice_logprob_norm(result: MCResult) -> float:
+    """choice_logprob, with log-likelihoods divided by the bytes of each choice."""
     return log_share(_per_byte(result), result.target)
 
 
@@ -229,21 +240,72 @@ LM_EVAL_METRICS: dict[str, Metric] = {
     "acc": Metric({CHOICE: acc, LIKELIHOOD: greedy}, bounds=SHARE),
     "acc_norm": Metric({CHOICE: acc_norm}, bounds=SHARE),
     "acc_bytes": Metric({CHOICE: acc_bytes}, bounds=SHARE),
-    "acc_all": Metric({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all"),
+    "acc_all": Metric(
+        {LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc},
+        "acc_all",
+        sentence="Whether all answers to one question are judged rightly, as in MultiRC.",
+    ),
     "acc_mutual_info": Metric({CHOICE: acc_mutual_info}, bounds=SHARE),
     "exact_match": Metric({GENERATE: exact_match, CHOICE: choice_exact_match}, bounds=SHARE),
-    "brier_score": Metric({CHOICE: brier_score}, "brier_score", False),
+    "brier_score": Metric(
+        {CHOICE: brier_score},
+        "brier_score",
+        False,
+        sentence="Squared distance of the shares of the choices from the right one; lower is better.",
+    ),
     "likelihood": Metric({CHOICE: gold_and_likelihoods}, aggregation=None),
-    "f1": Metric({CHOICE: gold_and_best}, "f1", needs="sklearn"),
-    "mcc": Metric({CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn"),
-    "perplexity": Metric({LIKELIHOOD: value}, "perplexity", False),
-    "word_perplexity": Metric({ROLLING: per_word}, "weighted_perplexity", False),
-    "byte_perplexity": Metric({ROLLING: per_byte}, "weighted_perplexity", False),
-    "bits_per_byte": Metric({ROLLING: per_byte}, "bits_per_byte", False),
-    "bleu": Metric({GENERATE: pair}, "bleu", needs="sacrebleu"),
-    "chrf": Metric({GENERATE: pair}, "chrf", needs="sacrebleu"),
-    "chrf++": Metric({GENERATE: pair}, "chrf++", needs="sacrebleu"),
-    "ter": Metric({GENERATE: pair}, "ter", False, needs="sacrebleu"),
+    "f1": Metric(
+        {CHOICE: gold_and_best}, "f1", needs="sklearn", sentence="F1 of the second of two choices, as in lm-eval."
+    ),
+    "mcc": Metric(
+        {CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn", sentence="Matthews' correlation coefficient."
+    ),
+    "perplexity": Metric(
+        {LIKELIHOOD: value},
+        "perplexity",
+        False,
+        sentence="e to the mean negative log-likelihood of the targets; lower is better.",
+    ),
+    "word_perplexity": Metric(
+        {ROLLING: per_word},
+        "weighted_perplexity",
+        False,
+        sentence="Perplexity for each word of a text; lower is better.",
+    ),
+    "byte_perplexity": Metric(
+        {ROLLING: per_byte},
+        "weighted_perplexity",
+        False,
+        sentence="Perplexity for each byte of a text; lower is better.",
+    ),
+    "bits_per_byte": Metric(
+        {ROLLING: per_byte},
+        "bits_per_byte",
+        False,
+        sentence="Bits that the model needs for each byte of a text; lower is better.",
+    ),
+    "bleu": Metric(
+        {GENERATE: pair}, "bleu", needs="sacrebleu", sentence="BLEU of sacrebleu, of all documents at once."
+    ),
+    "chrf": Metric(
+        {GENERATE: pair},
+        "chrf",
+        needs="sacrebleu",
+        sentence="chrF of sacrebleu: character n-grams, of all documents at once.",
+    ),
+    "chrf++": Metric(
+        {GENERATE: pair},
+        "chrf++",
+        needs="sacrebleu",
+        sentence="chrF++ of sacrebleu: characters and words, of all documents at once.",
+    ),
+    "ter": Metric(
+        {GENERATE: pair},
+        "ter",
+        False,
+        needs="sacrebleu",
+        sentence="Translation edit rate of sacrebleu, of all documents at once; lower is better.",
+    ),
     "bypass": Metric({CHOICE: nothing, LIKELIHOOD: nothing, ROLLING: nothing, GENERATE: nothing}, "bypass"),
     # since lm-eval 0.5
     "exact_match_mc": Metric({CHOICE: choice_exact_match}, bounds=SHARE),
@@ -353,20 +415,29 @@ def _check(labels: UserValue) -> None:
 
 CLASS_METRICS: dict[str, Metric] = {
     **{
-        score: Metric({CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name)
-        for score in ("precision", "recall")
+        score: Metric(
+            {CHOICE: hit_of_choice, GENERATE: hit_of_answer}, f"class_{score}", gives=_one_name, sentence=sentence
+        )
+        for score, sentence in (
+            ("precision", "Share of the answers with one label that are right."),
+            ("recall", "Share of the documents with one label that are answered so."),
+        )
     },
     **{
         f"{score}_by_class": Metric(
             {CHOICE: _hits_of_choices(score), GENERATE: _hits_of_answers(score)},
             f"class_{score}",
             gives=_names(score),
+            sentence=f"{score.capitalize()} of each class, one row each.",
         )
         for score in SCORES
     },
     **{
         f"{average}_{score}": Metric(
-            {CHOICE: chosen_class, GENERATE: answered_class}, f"{average}_{score}", gives=_one_name
+            {CHOICE: chosen_class, GENERATE: answered_class},
+            f"{average}_{score}",
+            gives=_one_name,
+            sentence=CLASS_SENTENCES[f"{average}_{score}"],
         )
         for average in AVERAGES
         for score in SCORES

@@ -182,21 +182,22 @@ def _discounted(gains: Sequence[float]) -> float:
 
 
 def ndcg(ranked: Sequence[float], gains: Sequence[float], k: int) -> float:
-    """The gains by their places over the most that they could be."""
+    """Discounted gain of a ranking as a share of the best one's."""
     return _discounted(ranked[:k]) / _discounted(sorted(gains, reverse=True)[:k])
 
 
 def mrr(ranked: Sequence[float], gains: Sequence[float], k: int) -> float:  # noqa: ARG001  # as the others
-    """One over the place of the first relevant item; 0 where there is none."""
+    """Mean reciprocal rank of the first relevant item; 0 where there is none."""
     return next((1 / (place + 1) for place, gain in enumerate(ranked[:k]) if gain), 0.0)
 
 
 def recall_at_k(ranked: Sequence[float], gains: Sequence[float], k: int) -> float:
+    """Share of the relevant items among the first k places of a ranking."""
     return sum(gain > 0 for gain in ranked[:k]) / sum(gain > 0 for gain in gains)
 
 
 def precision_at_k(ranked: Sequence[float], gains: Sequence[float], k: int) -> float:  # noqa: ARG001
-    """The share of relevant items among the first k; places that are not filled are not relevant."""
+    """Share of the first k places of a ranking that are relevant; places that are not filled are not."""
     return sum(gain > 0 for gain in ranked[:k]) / k
 
 
@@ -218,12 +219,15 @@ def _ranking(score: Callable[[Sequence[float], Sequence[float], int], float], de
             raise ValueError(f"k must be 1 or more, got {k!r}")
         return ()
 
-    return Metric({GENERATE: of_answer, CHOICE: of_choice}, gives=checked, bounds=(0.0, 1.0))
+    return Metric(
+        {GENERATE: of_answer, CHOICE: of_choice}, gives=checked, bounds=(0.0, 1.0), sentence=score.__doc__ or ""
+    )
 
 
+ERRORS = "{} error rate: edits as a share of the reference's {}; lower is better."
 STRUCTURED_METRICS: dict[str, Metric] = {
-    "wer": Metric({GENERATE: _errors(True)}, "error_rate", False),
-    "cer": Metric({GENERATE: _errors(False)}, "error_rate", False),
+    "wer": Metric({GENERATE: _errors(True)}, "error_rate", False, sentence=ERRORS.format("Word", "words")),
+    "cer": Metric({GENERATE: _errors(False)}, "error_rate", False, sentence=ERRORS.format("Character", "characters")),
     "json_schema": Metric({GENERATE: json_schema}, needs="jsonschema", bounds=(0.0, 1.0)),
     "ndcg": _ranking(ndcg, None),
     "mrr": _ranking(mrr, None),

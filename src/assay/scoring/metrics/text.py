@@ -16,7 +16,13 @@ from assay.statistics.influence import COUNT, PERCENT, SHARE
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer
 
-ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+ROUGE_SENTENCES = {
+    "rouge1": "ROUGE-1: F-measure of common words.",
+    "rouge2": "ROUGE-2: F-measure of common pairs of words.",
+    "rougeL": "ROUGE-L: F-measure of the longest common sequence of words.",
+    "rougeLsum": "ROUGE-L by lines, for summaries.",
+}
+ROUGE_TYPES = tuple(ROUGE_SENTENCES)
 
 
 def plain_words(text: str) -> list[str]:
@@ -85,18 +91,21 @@ def sentence_bleu(references: References, prediction: str) -> float:
 
 
 def sentence_chrf(references: References, prediction: str) -> float:
+    """chrF of one answer."""
     import sacrebleu
 
     return float(sacrebleu.sentence_chrf(prediction, list(references)).score)
 
 
 def sentence_chrf_with_words(references: References, prediction: str) -> float:
+    """chrF++ of one answer."""
     import sacrebleu
 
     return float(sacrebleu.sentence_chrf(prediction, list(references), word_order=2).score)
 
 
 def sentence_ter(references: References, prediction: str) -> float:
+    """Translation edit rate of one answer."""
     import sacrebleu
 
     return float(sacrebleu.sentence_ter(prediction, list(references)).score)
@@ -147,7 +156,10 @@ TEXT_METRICS: dict[str, Metric] = {
     "token_f1": Metric({GENERATE: token_f1}, bounds=SHARE),
     "f1_score": Metric({GENERATE: token_f1}, bounds=SHARE),
     "rouge": Metric({GENERATE: rouge}, needs="rouge_score", gives=rouge_names, bounds=SHARE),
-    **{kind: Metric({GENERATE: _one_rouge(kind)}, needs="rouge_score", bounds=SHARE) for kind in ROUGE_TYPES},
+    **{
+        kind: Metric({GENERATE: _one_rouge(kind)}, needs="rouge_score", bounds=SHARE, sentence=sentence)
+        for kind, sentence in ROUGE_SENTENCES.items()
+    },
     "edit_distance": Metric({GENERATE: edit_distance}, higher_is_better=False, bounds=COUNT),
     "edit_similarity": Metric({GENERATE: edit_similarity}, bounds=SHARE),
 }
