@@ -321,14 +321,10 @@ class PreparedTask:
             requests = [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
         if self._unconditional:
             requests += [Loglikelihood("", f"{delimiter}{choice}") for choice in choices]
-        return self._repeated(requests)
+        return self._repeated(requests) if self.config.repeats > 1 else requests
 
     def _repeated(self, requests: list[Request]) -> list[Request]:
-        return (
-            [request for request in requests for _ in range(self.config.repeats)]
-            if self.config.repeats > 1
-            else requests
-        )
+        return [request for request in requests for _ in range(self.config.repeats)]
 
     @cached_property
     def _delimiter(self) -> str:
