@@ -40,7 +40,7 @@ from assay.samples.rows import Rows
 from assay.scoring.metric_binding import NO_HELPERS, MetricBinder
 from assay.scoring.named import FirstToken
 from assay.scoring.results import GENERATE, ResultBuilder
-from assay.scoring.scores import ScoreRules, check_scores
+from assay.scoring.scores import RowRule, ScoreRules, check_scores
 from assay.tasks.prepare import with_settings
 from assay.tasks.prompt_checks import equal_prompts
 from assay.tasks.settings import Settings
@@ -513,7 +513,7 @@ def _(world: World) -> Any:
 
 @case("accepts_any_row_name", theirs=1.0, ours="failed")
 def _(world: World) -> Any:
-    rules = ScoreRules(lambda metric, filter_name: True, world.dialect)
+    rules = ScoreRules(lambda metric, filter_name: RowRule(is_averaged=True), world.dialect)
     [score] = check_scores({"a,b": 1.0}, ["answer"], "none", rules).values()
     return "failed" if isinstance(score, Failed) else score
 
