@@ -13,7 +13,7 @@ from assay.config.task import NamedMetric
 from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
-from assay.records import Function, MetricValue, UserFunction, UserValue
+from assay.records import Failed, Function, MetricValue, UserFunction, UserValue
 from assay.scoring.declarations import Metric
 from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.loop import ParallelMetric
@@ -112,7 +112,7 @@ class MetricBinder:
         aggregation = None
         if config.aggregation is not None or not problems:  # else that of the metric, which nobody knows
             aggregation = collect(problems, self._aggregation, config, named, declared, number)
-        reductions = collect(problems, self._reductions, config, number)
+        reductions = collect(problems, self._reductions, config, named, number, processed=processed)
         bounds = collect(problems, self._bounds, config, declared, number)
         if aggregation is None or reductions is None or problems:
             raise ConfigError(problems)
@@ -124,6 +124,8 @@ class MetricBinder:
                 bound = bound._replace(compute=ParallelMetric(row, bound.compute))
             is_number = function is None and bound.gives == ()
             bound = bound if config.row is None or is_number else _renamed(bound, row)
+            if reductions.replacing is not None:
+                bound, bounds = _with_reduced(bound, row, reductions.replacing), reductions.bounds[""]
         better = self._better(config, named, declared)
         known = known_aggregation(aggregation)
         is_of_numbers = isinstance(known, Aggregation) and known.of_numbers
@@ -242,7 +244,7 @@ class MetricBinder:
             return None
         if declared is not None and is_generation and self._is_passed_through(config, declared):
             return None
-        function = self.helpers.find_metric(named) if is_generation else None
+        function = self.helpers.find_metric(named) if is_generation or named in self.helpers.metrics else None
         if function is not None:
             return function
         if declared is not None:
@@ -358,8 +360,20 @@ class MetricBinder:
         need_library(aggregation.needs, self.place(number, "aggregation"), f"aggregation {aggregation.name!r}")
         return aggregation
 
-    def _reductions(self, config: MetricConfig, number: int) -> MetricReductions:
-        return bound_reductions(config.reduction, self.repeats, self.place(number, "reduction"))
+    def _reductions(self, config: MetricConfig, named: str, number: int, *, processed: bool) -> MetricReductions:
+        registered = self._registered(config) or self.helpers.metrics.get(named)
+        written: UserValue = config.reduction
+        if written is None and isinstance(registered, RegisteredMetric):
+            written = registered.reduction
+        if isinstance(written, str):
+            written = self.helpers.reductions.get(written, written)
+        reductions = bound_reductions(written, self.repeats, self.place(number, "reduction"))
+        if reductions.replacing is not None and processed:
+            fix = "reduce in process_results, or leave `process_results` out"
+            raise self._problem(
+                number, "reduction", "it takes references, and process_results computes the scores", fix
+            )
+        return reductions
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
         return ConfigError.at(self.place(number, key), what, fix)
@@ -424,6 +438,21 @@ def _distinct(metrics: list[BoundMetric]) -> list[BoundMetric]:
         }))
         for metric in metrics
     ]  # fmt: skip
+
+
+def _with_reduced(bound: _Computation, row: str, reduction: UserFunction) -> _Computation:
+    """The metric with the scores of several answers reduced by a function of the references and the scores."""
+
+    def compute(result: Result) -> MetricValue:
+        value = bound.compute(result)
+        if not isinstance(value, Repeated) or len(value) == 1 or any(isinstance(score, Failed) for score in value):
+            return value
+        target = result.target
+        references = target[0] if isinstance(target, list) and len(target) == 1 else target
+        number = reduction(references=references, predictions=list(value))
+        return {f"{name}({row})": each for name, each in number.items()} if isinstance(number, Mapping) else number
+
+    return bound._replace(compute=compute, gives=None)
 
 
 def need_library(module: str | None, place: Place, what: str) -> None:

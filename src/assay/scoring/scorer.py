@@ -9,7 +9,7 @@ This is the only file that asks what a class defines: `scorer_step` reads it onc
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -393,6 +393,8 @@ def scorer_identity(scorer: Scorer) -> str | None:
 def first_parameter(kind: type) -> tuple[str | None, Sequence[str]]:
     """The first parameter of a class by position, if it has one, and the names of all."""
     parameters = read_signature(kind).parameters
+    if is_dataclass(kind):  # its parameters are its fields
+        return None, list(parameters)
     by_name_only = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     first = next(iter(parameters.values()), None)
     return first.name if first is not None and first.kind not in by_name_only else None, list(parameters)

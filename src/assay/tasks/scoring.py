@@ -211,6 +211,9 @@ def with_reductions(scorer: Scorer, written: UserValue, config: TaskConfig, plac
         raise ConfigError.at(place(), what, "write two numbers, or such a pair for each of its rows") from None
     if isinstance(written, ScorerConfig) and written.reduction is not None:
         scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place("reduction"))
+        if scorer.own_reductions.replacing is not None:
+            what = "a scorer's own rows have no references to reduce with"
+            raise ConfigError.at(place("reduction"), what, "name one of scores, such as pass@4, or reduce a metric")
     return scorer
 
 
