@@ -32,7 +32,7 @@ from assay.errors import Place
 from assay.evaluation.writing import logged_id
 from assay.graphs.aggregator_metrics import NoResults
 from assay.graphs.aggregator_registry import make_aggregator
-from assay.graphs.collate import RecordCounts, check_aggregators, collate
+from assay.graphs.collate import MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.transforms import CombineRecords
 from assay.models import Scripted
 from assay.records import Failed, Generate, Sample
@@ -745,9 +745,11 @@ def _(world: World) -> Any:
     return aggregated(world, "accuracy", [])
 
 
-def collated(*given: Any, **rules: Any) -> list[dict[str, Any]]:
+def collated(
+    rows: Any, entries: Any, counts: RecordCounts | None = None, compat: str | None = None, **rules: Any
+) -> list[dict[str, Any]]:
     """The report as it is written."""
-    return collate(*given, **rules).written
+    return MetricCollatorPostProcessor([*entries], **rules).process(rows, {"counts": counts, "compat": compat})
 
 
 def records(*results: UnitMetricResult) -> list[dict[str, Any]]:
@@ -759,7 +761,7 @@ def entry(name: str, column: Any = COLUMN) -> dict[str, Any]:
 
 
 def report(world: World, rows: Sequence[dict[str, Any]], *entries: dict[str, Any]) -> dict[str, Any]:
-    [written] = collated(rows, entries, dialect=world.dialect)
+    [written] = collated(rows, entries, compat=world.compat)
     return written
 
 
@@ -804,7 +806,7 @@ def _(world: World) -> Any:
 
 @case("reports_success_despite_failures", theirs="success", ours="incomplete")
 def _(world: World) -> Any:
-    [written] = collated(records(result("a", "a")), [entry("accuracy")], RecordCounts(2, 1, 1), dialect=world.dialect)
+    [written] = collated(records(result("a", "a")), [entry("accuracy")], RecordCounts(2, 1, 1), compat=world.compat)
     return written["evaluation_summary"]["status"]
 
 
@@ -817,7 +819,7 @@ def _(world: World) -> Any:
 
 @case("keeps_last_of_equal_results", theirs=0, ours=1)
 def _(world: World) -> Any:
-    return len(check_aggregators([entry("accuracy")] * 2, [COLUMN], HERE, dialect=world.dialect))
+    return len(MetricCollatorPostProcessor([entry("accuracy")] * 2).problems([COLUMN], HERE, dialect=world.dialect))
 
 
 # --- the tests -------------------------------------------------------------------------------------------------------

@@ -271,7 +271,7 @@ def measure_reach(tests: Sequence[str], again: bool) -> None:
 
     A test that fails without a mutant is left out: it would kill them all.
     """
-    settings, report, kept = WORK / "coverage.ini", WORK / "times.xml", WORK / "times.json"
+    settings, report, kept = WORK / "tracing.ini", WORK / "times.xml", WORK / "times.json"
     included = ",".join(f"src/assay/{package}/*" for package in PACKAGES)
     lines = ["[run]", "relative_files = true", f"data_file = {WORK / 'coverage'}", f"include = {included}", ""]
     settings.write_text("\n".join(lines), encoding="utf-8")

@@ -40,7 +40,7 @@ from assay.graphs.spec import (
     Value,
 )
 from assay.graphs.tools import find_tools, parameters
-from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics, unfinished_results
+from assay.graphs.unit_node import UnitMetrics, bind_unit_metrics, judge_metrics, unfinished_results
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
@@ -145,7 +145,7 @@ class GraphBinder:
                 if not self.models.settings.dialect.loses_unfinished_records:
                     self.unfinished.append(partial(unfinished_results, settings))
                 with suppress(ConfigError):  # reported where the node's metrics are checked
-                    function = NodeMetrics.of(settings).apply
+                    function = bind_unit_metrics(settings)
             if "unit_metrics_map" in settings and (judges := self._judges(settings)):
                 return JudgedNode(name, function, settings, judges=judges)
             waits = is_async(function)

@@ -29,7 +29,7 @@ from assay.graphs.sources import GraphSources
 from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
 from assay.graphs.tools import find_tools, tool_spec
 from assay.graphs.transforms import TRANSFORMS
-from assay.graphs.unit_node import metric_entries
+from assay.graphs.unit_node import read_unit_entries
 from assay.graphs.walk import Graph
 from assay.records import Function, Plan, Sample, UserValue
 from assay.samples.data import Split, columns_of
@@ -212,8 +212,8 @@ def unknown_tool_problems(file: GraphFile, tools: Collection[str]) -> Iterator[P
         return
     for name, node in file.nodes.items():
         if isinstance(node, LambdaSpec) and node.settings.get("predicted_key") in produced(file):
-            for at, entry in enumerate(metric_entries(node.settings)):
-                for key, tool in unknown_tools(entry, tools):
+            for at, entry in enumerate(read_unit_entries(node.settings)):
+                for key, tool in unknown_tools(entry.name, entry.written.get("params"), tools):
                     place = file.node_place(name, "unit_metrics_map", at, "params", key)
                     is_slip = bool(nearest(tool, tools, count=1))
                     what = f"no node has a tool named {tool!r}"

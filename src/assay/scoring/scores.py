@@ -38,7 +38,7 @@ class BoundMetric:
     """The metric that it is, where `name` is that of its row."""
     sees_references: bool = False
     """Whether a user's function is given all references at once: their order must not matter."""
-    place: Place | None = None
+    place: Place = Place("metric_list")
     """Its location in the task's file."""
     bounds: Bounds | None = None
     """The least and the greatest score of a document, where they are known."""

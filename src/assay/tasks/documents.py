@@ -23,9 +23,8 @@ from assay.samples.prompt import Examples, Pool, RenderError, Sampler
 from assay.samples.rows import DataError, as_rows, file_digest, spill_rows, typed
 from assay.score_keys import join_scores
 from assay.scoring.helper_code import Helpers
-from assay.tasks.scoring import placer
 from assay.tasks.settings import Settings, Shard
-from assay.tasks.task import Task
+from assay.tasks.task import Task, place_in
 from assay.user_code import place_of, user_code
 
 ProcessDocs = Callable[[Any], Iterable[Document] | None]
@@ -116,7 +115,7 @@ def placed_split(task: Task, error: DataError, splits: Splits) -> DataError:
     keys = ("test_split", "validation_split", "fewshot_split", "training_split")
     path = next(((key,) for key in keys if task.fields.get(key) == named[1]), ("fewshot_config", "split"))
     fix = did_you_mean(named[1], splits.data.available())
-    return placed_error(DataError, Problem(placer(task, *path)(), str(error), fix))
+    return placed_error(DataError, Problem(place_in(task, *path), str(error), fix))
 
 
 def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Document]]:

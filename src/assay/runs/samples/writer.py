@@ -223,7 +223,7 @@ class SampleWriter:
     def abandon(self) -> None:
         """Leave nothing of a file that was not finished; one that waits for its name stays."""
         self._file.abandon()
-        if self._file.has_begun and not self.is_ended:
+        if not self.is_ended:
             self._part.unlink(missing_ok=True)
 
     def _flush(self) -> None:
