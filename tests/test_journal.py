@@ -170,11 +170,11 @@ def test_written_lines_are_synced_without_another_response(tmp_path: Path, monke
         if os.path.sameopenfile(handle, file.fileno()):
             synced.set()
 
+    monkeypatch.setattr(journals, "SYNC_SECONDS", 0.001)
     path = tmp_path / "responses.jsonl"
     kept = Journal(path)
     with path.open("rb") as file:
         monkeypatch.setattr(os, "fsync", noticed_sync)
-        monkeypatch.setattr(journals, "SYNC_SECONDS", 0.001)
         kept.add([(b"a" * 16, Text("x"))])
         assert synced.wait(20)
         kept.close()

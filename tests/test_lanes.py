@@ -1,15 +1,18 @@
 """The lanes of a server and of calls, with a server that is a function: its errors end the run, cancellations do not."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 
-from assay.engine.lanes import Budget, CallLane, KeyedResponse, RemoteLane
+from assay.engine.calls import _GroupSync
+from assay.engine.lanes import LATE, Budget, CallLane, KeyedResponse, RemoteLane, answer_call
 from assay.models.protocol import Can
-from assay.records import Generate, Request, Response, Text
+from assay.records import Call, Failed, Generate, Request, Response, Returned, Text
 
 Ask = Callable[[Request], Awaitable[Response]]
 
@@ -18,7 +21,8 @@ class Server:
     """A server that answers two requests at once."""
 
     name = identity = "server"
-    can, concurrency, first_concurrency, attempts, answers_repeats = Can(), 2, 2, 1, False
+    can, concurrency, first_concurrency, attempts = Can(), 2, 2, 1
+    answers_repeats = is_usage_bound = False
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
@@ -128,3 +132,64 @@ def test_the_first_error_behind_a_call_ends_the_run(ends: list[BaseException], e
     else:
         with pytest.raises(ValueError, match=error):
             asyncio.run(run())
+
+
+def test_those_who_wait_for_a_sync_share_it_and_who_comes_while_it_runs_gets_the_next() -> None:
+    begun, may_end, count = threading.Event(), threading.Event(), 0
+
+    def sync() -> None:
+        nonlocal count
+        count += 1
+        begun.set()
+        assert may_end.wait(20)
+
+    async def run() -> None:
+        synced = _GroupSync(sync)
+        first = asyncio.gather(synced(), synced(), synced())
+        await asyncio.to_thread(begun.wait, 20)
+        assert count == 1
+        later = asyncio.gather(synced(), synced())
+        await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.gather(first, later)
+        assert count == 2
+        await synced()
+        assert count == 3
+
+    asyncio.run(run())
+
+
+def test_an_error_of_a_sync_is_raised_for_all_who_wait_for_it_or_for_a_later_one() -> None:
+    def sync() -> None:
+        raise OSError("no space left")
+
+    async def run() -> list[object]:
+        synced = _GroupSync(sync)
+        return [*await asyncio.gather(synced(), synced(), return_exceptions=True), await answered(synced)]
+
+    async def answered(synced: _GroupSync) -> object:
+        try:
+            return await synced()
+        except OSError as error:
+            return error
+
+    assert [str(error) for error in asyncio.run(run())] == ["no space left"] * 3
+
+
+def test_a_call_has_what_it_returned_and_the_seconds_that_it_took_or_a_reason() -> None:
+    def double(number: int) -> int:
+        time.sleep(0.02)
+        return 2 * number
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    returned = asyncio.run(answer_call(Call(double, (4,))))
+    assert isinstance(returned, Returned) and returned.value == 8 and returned.usage is not None
+    assert 0.02 <= returned.usage.seconds < 20
+    assert asyncio.run(answer_call(Call(wait, seconds=0.01))) == Failed(LATE)
+    failed = asyncio.run(answer_call(Call(fail)))
+    assert isinstance(failed, Failed) and "ValueError: no" in failed.reason

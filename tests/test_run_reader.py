@@ -198,8 +198,11 @@ def test_a_run_in_progress_has_a_document_count_and_has_not_finished(tmp_path: P
     LiveFolder(folder).write({"tasks": {"a": {"documents": 3, "size": 8}}})
     run = Run.open(folder)
     assert (run.status, run.answered, run.has_finished) == ("running", 3, False)
-    with pytest.raises(RunError, match="has not finished"):
+    with pytest.raises(RunError, match=r"has not finished \(status: running\) — wait until it has"):
         run.finished()
+    (folder / "run.lock").unlink()
+    with pytest.raises(RunError, match=r"has not finished \(status: running\) — resume it with the same command"):
+        Run.open(folder).finished()
 
 
 def test_a_folder_without_a_run_an_archive_and_nothing_at_all_are_refused_in_words(tmp_path: Path) -> None:

@@ -176,6 +176,16 @@ def test_answers_of_any_kind_come_back(tmp_path: Path) -> None:
     assert [type(each) for each in row.answers["none"]] == [*map(type, answers)]
 
 
+def test_what_a_graph_did_is_beside_its_last_response(tmp_path: Path) -> None:
+    ends = {"trace": [["a", [0]], ["b", [1]]], "noticed": {"cut off": 1}, "state": {"q": 1}}
+    replies = [{"finish": "stop"}, {"finish": "length", **ends}]
+    requests = [Generate("p", {}), Generate("q", {})]
+    kept = SampleRecord(sample(0, *requests), [["x"], ["y"]], scored({"m": 1.0}, ["x"]), replies=replies)
+    [row] = SampleFile(written(tmp_path, kept)).rows()
+    assert row.replies == replies
+    assert (row.kind, row.responses) == ("graph", [["x"], ["y"]])
+
+
 def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
     first = [
         SampleRecord(sample(n, Loglikelihood("c", "a")), [[(-1.0, True)]], scored({"acc": 1.0}, [(-1.0, True)]))

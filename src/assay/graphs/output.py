@@ -18,9 +18,9 @@ from assay.dialect import dialect_of
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
 from assay.graphs.aggregator_metrics import NumberEvidence
 from assay.graphs.collate import MetricCollatorPostProcessor, RecordCounts
-from assay.graphs.nodes import TYPES
+from assay.graphs.nodes import JSON_CLASSES
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import AgentSpec, Record, SchemaField, SinkConfig, SubgraphSpec, Value
+from assay.graphs.spec import JSON_TYPES, AgentSpec, Record, SchemaField, SinkConfig, SubgraphSpec, Value
 from assay.graphs.sygra import BaseOutputGenerator, clone_around
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Failed, JSONDict, Outcome
@@ -38,7 +38,7 @@ from assay.user_code import call_user_code, place_of, user_code, written
 LOG = logging.getLogger("assay")
 Finish = Callable[[State], Record]
 CLASSES: dict[str, tuple[type, ...]] = {
-    **{name: classes for name, (_, classes) in TYPES.items()},
+    **{name: JSON_CLASSES[kind] for name, kind in JSON_TYPES.items()},
     "list": (list, tuple),
     "tuple": (tuple, list),
     "set": (set,),
@@ -86,12 +86,11 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
     without_times: Callable[[JSONDict], Record] = timeless if has_agents and generator is None else dict
     if generator is None and not graph.outputs:
         return lambda state: without_times({key: value for key, value in state.items() if not key.startswith("__")})
+    raw: Any = graph.fields["output_config"]
     written = {
         name: {**dict(rule), **({"value": _constant(graph, name)} if "value" in rule else {})}
-        for name, rule in (graph.config.output_config.output_map or {}).items()
-        if isinstance(rule, Mapping)
+        for name, rule in (raw.get("output_map") or {}).items()
     }
-    raw: Any = graph.fields["output_config"]
     with user_code(place_of("output_config.generator", kind), DataError):
         instance = kind({**dict(raw), "output_map": written})
 
@@ -316,15 +315,17 @@ class GraphFiles:
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
         report = self.reports[name] = processor.instance.process(data, options)
         if isinstance(processor.instance, MetricCollatorPostProcessor):
-            evidence = processor.instance.evidence() if data is self.records else {}
             taken = () if dialect_of(self.compat).keeps_last_of_equal_results else {*rows}
             for row, estimate, aggregator, number in report_rows(report, len(self.records)):
                 key = row._replace(metric=f"{name}.{row.metric}") if row in taken else row  # an earlier report has it
-                known = evidence.get((aggregator, number))
-                rows[key] = estimate if known is None else self._with_error(estimate, *known, estimated)
-                better = processor.instance.higher_is_better(aggregator)
-                if better is not None:
-                    self.directions[key.metric] = better
+                rows[key] = estimate
+                values = processor.instance.collected.get(aggregator)
+                if values is None or values.collation is None:
+                    continue
+                if data is self.records and number in values.evidence:
+                    rows[key] = self._with_error(estimate, values.evidence[number], values.records, estimated)
+                if values.collation.higher_is_better is not None:
+                    self.directions[key.metric] = values.collation.higher_is_better
         return report
 
     def _report_name(self, kind: str) -> str:
