@@ -147,6 +147,9 @@ class StepBuilder:
                 what = f"scorer {scorer.name!r} has no scores of its own, which could be reduced"
                 raise ConfigError.at(place, what, "write `reduction` beside a metric")
             scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place)
+            if scorer.own_reductions.replacing is not None:
+                what = "a scorer's own rows have no references to reduce with"
+                raise ConfigError.at(place, what, "name one of scores, such as pass@4, or reduce a metric")
         scorer.task_dialect = self.dialect
         return scorer
 
