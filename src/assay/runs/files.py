@@ -62,10 +62,15 @@ def make_folder(path: Path) -> None:
         sync_folder(path.parent)
 
 
-def replace_file(part: Path, path: Path) -> None:
-    """Give a file that is written its name: after a power cut there is the old file or the whole new one."""
+def rename_file(part: Path, path: Path) -> None:
+    """Give a file that is written its name, which survives a power cut when its folder is synced, too."""
     sync(part)
     part.replace(path)
+
+
+def replace_file(part: Path, path: Path) -> None:
+    """Give a file that is written its name: after a power cut there is the old file or the whole new one."""
+    rename_file(part, path)
     sync_folder(path.parent)
 
 

@@ -5,6 +5,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -138,14 +139,24 @@ def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterat
     With `whole` they come from the first on, chosen or not: examples are drawn one document after the other, and so a part
     of the documents is asked just what it is asked in a run of all.
     """
-    numbers = _chosen_numbers(docs, task, settings)
+    numbers, shard = _chosen_numbers(docs, task, settings), settings.shard
+    if shard is None and numbers == range(
+        len(docs)
+    ):  # all of them, as nearly always: without a generator's turn for each
+        return zip(numbers, docs, repeat(True))
+    return _walked(docs, numbers, shard, whole=whole)
+
+
+def _walked(
+    docs: Split, numbers: Sequence[int], shard: Shard | None, *, whole: bool
+) -> Iterator[tuple[int, Document, bool]]:
     keep = numbers if isinstance(numbers, range) else frozenset(numbers)
     last, position = max(numbers, default=-1), 0
     for number, doc in enumerate(docs):
         if number > last:
             return
         if number in keep:
-            yield number, doc, is_in(settings.shard, position)
+            yield number, doc, is_in(shard, position)
             position += 1
         elif whole:
             yield number, doc, False
