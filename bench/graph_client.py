@@ -91,11 +91,11 @@ def run_assay(options: argparse.Namespace) -> int:
 
 def run_three_nodes(options: argparse.Namespace) -> int:
     from assay.graphs.nodes import LambdaNode
-    from assay.graphs.walk import Graph, OutgoingEdges
+    from assay.graphs.walk import Graph
 
     nodes = {name: LambdaNode(name, lambda _, state: state, {}) for name in "abc"}
-    ways = {"a": OutgoingEdges(("b",)), "b": OutgoingEdges(("c",)), "c": OutgoingEdges(("END",))}
-    graph = Graph(nodes, ways, OutgoingEdges(("a",)))
+    ways = {"a": ["b"], "b": ["c"], "c": ["END"], "START": ["a"]}
+    graph = Graph(nodes, ways)
     for number in range(options.limit):
         for _ in graph.plan({"number": number}, "x"):
             raise AssertionError("it sends no requests")

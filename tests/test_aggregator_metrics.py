@@ -26,7 +26,7 @@ from assay import (
 from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_registry import make_aggregator
-from assay.graphs.collate import RecordCounts, check_aggregators, collate
+from assay.graphs.collate import RecordCounts
 from assay.statistics.aggregations import AGGREGATIONS
 from graph_world import CLASSIFICATION, write_graph
 
@@ -44,9 +44,11 @@ def own_registry() -> Any:
     AggregatorMetricRegistry.clear()
 
 
-def collated(*given: Any, **rules: Any) -> list[dict[str, Any]]:
+def collated(
+    rows: Any, entries: Any, counts: RecordCounts | None = None, compat: str | None = None, **rules: Any
+) -> list[dict[str, Any]]:
     """The report as it is written."""
-    return collate(*given, **rules).written
+    return MetricCollatorPostProcessor([*entries], **rules).process(rows, {"counts": counts, "compat": compat})
 
 
 def results(golds: Any, answers: Any, **metadata: Any) -> list[UnitMetricResult]:
@@ -61,6 +63,10 @@ def attempts(**problems: str) -> list[UnitMetricResult]:
 
 
 SYGRAS = dialect_of("sygra")
+
+
+def here(*path: str | int) -> Place:  # the shape of what finds places
+    return HERE
 
 
 def aggregated(name: str, given_results: Any, *, dialect: Dialect = OURS, **params: Any) -> dict[str, Any]:
@@ -347,7 +353,7 @@ def test_sygras_report_has_its_two_counts_and_its_averages() -> None:
 def test_without_records_the_report_says_so() -> None:
     expected = {"total_records": 0, "status": "no_data", "requested": 3, "ok": 0, "failed": 3, "skipped": 0}
     assert collated([], FOUR, RecordCounts(3, 0, 3)) == [{"evaluation_summary": expected, "results": {}}]
-    assert collated([], FOUR, dialect=SYGRAS) == [
+    assert collated([], FOUR, compat="sygra") == [
         {"evaluation_summary": {"total_records": 0, "status": "no_data"}, "results": {}}
     ]
 
@@ -361,7 +367,7 @@ def test_records_that_failed_are_not_wrong_answers_and_make_the_report_incomplet
     }  # fmt: skip
     [counted] = collated(rows, [entry("accuracy")])
     assert (counted["evaluation_summary"]["ok"], counted["evaluation_summary"]["failed"]) == (2, 1)
-    [theirs] = collated(rows, [entry("accuracy")], dialect=SYGRAS)
+    [theirs] = collated(rows, [entry("accuracy")], compat="sygra")
     assert theirs["evaluation_summary"] == {"total_records": 3, "status": "success"}
 
 
@@ -378,7 +384,7 @@ def test_one_failing_aggregator_does_not_discard_the_others() -> None:
     assert "did you mean 'accuracy'?" in report["results"]["acuracy"]["error"]
     assert report["evaluation_summary"]["status"] == "incomplete"
     assert "broken: ZeroDivisionError" in report["evaluation_summary"]["error"]
-    [theirs] = collated(records("ab", "aa"), [entry("accuracy"), entry("broken")], dialect=SYGRAS)
+    [theirs] = collated(records("ab", "aa"), [entry("accuracy"), entry("broken")], compat="sygra")
     assert theirs["results"] == {}
     assert theirs["evaluation_summary"]["status"] == "fatal_error"
 
@@ -418,7 +424,7 @@ def test_columns_of_the_records_reach_the_aggregators() -> None:
         entry("step_efficiency", metadata=metadata),
         entry("pass^k", params={"k": 2, "group_by": "turn"}),
     ]
-    assert check_aggregators(entries, rows[0], HERE) == []
+    assert MetricCollatorPostProcessor(entries).problems(rows[0], here) == []
     [report] = collated(rows, entries)
     assert report["results"]["pass@k"] == {"pass@1": 0.5, "pass@2": 0.5}
     assert report["results"]["step_efficiency"]["step_efficiency"] == 0.5
@@ -462,8 +468,8 @@ def test_records_are_read_once_and_not_kept() -> None:
     ],
 )  # fmt: skip
 def test_problems_of_aggregators_are_reported_before_the_run(entries: list[Any], expected: str) -> None:
-    assert check_aggregators(FOUR, ["topic", COLUMN], HERE) == []
-    problems = check_aggregators(entries, ["topic", COLUMN], HERE)
+    assert MetricCollatorPostProcessor(FOUR).problems(["topic", COLUMN], here) == []
+    problems = MetricCollatorPostProcessor(entries).problems(["topic", COLUMN], here)
     assert expected in "\n".join(map(str, problems))
     assert all(problem.place == HERE and problem.fix for problem in problems)
 
@@ -496,5 +502,5 @@ def test_problems_of_a_post_processor_are_reported_before_the_run(
 def test_repeated_names_overwrite_each_other_only_as_sygra_has_it() -> None:
     twice = [entry("accuracy"), entry("accuracy", "other_result")]
     rows = [{**row, "other_result": UnitMetricResult(False, {}, {}).to_dict()} for row in records("ab", "ab")]
-    assert check_aggregators(twice, rows[0], HERE, dialect=SYGRAS) == []
-    assert collated(rows, twice, dialect=SYGRAS)[0]["results"] == {"accuracy": {"accuracy": 0.0}}
+    assert MetricCollatorPostProcessor(twice).problems(rows[0], here, dialect=SYGRAS) == []
+    assert collated(rows, twice, compat="sygra")[0]["results"] == {"accuracy": {"accuracy": 0.0}}

@@ -9,18 +9,18 @@ from scipy import stats
 
 import assay
 from assay import ConfigError
-from assay.comparison.compare import compare
-from assay.comparison.verdicts import gate
+from assay.comparison.compare import compare, gate
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.plugins import registry
 from assay.scoring.combined import EnsembleScorer
+from assay.scoring.filters import Pipeline
 from assay.scoring.judges import LLMJudgeScorer
-from assay.scoring.loop import ScoringStep, Unfiltered
+from assay.scoring.loop import ScoringStep
 from assay.scoring.results import GENERATE, ResultBuilder
 from assay.scoring.scorer import bind, row_bounds, scorer_step
 from assay.statistics import compare as compare_arrays
 from assay.statistics import estimate
-from assay.viewer.distributions import slice_score
+from assay.viewer.task_charts import slice_score
 from interval_oracles import bounded
 from run_world import rows_of
 from small_runs import SAMPLED, generate, processed, run, says
@@ -186,7 +186,7 @@ def test_judges_and_ensembles_declare_the_bounds_of_their_scale() -> None:
 
 def bound(scorer: Any) -> ScoringStep:
     bind(scorer, "none", ())
-    return scorer_step(scorer, Unfiltered("none"), ("none",), ResultBuilder(GENERATE), "t")
+    return scorer_step(scorer, Pipeline("none"), ("none",), ResultBuilder(GENERATE), "t")
 
 
 @pytest.mark.parametrize("scores", [[0.5, 1.0, 1.0, 0.25, 1.0, 0.75] * 4, [1.0] * 9 + [0.0], [1.0] * 12])

@@ -1,18 +1,22 @@
 """Responses kept across runs: never another model's, safe with several processes, and kept in order by a command."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import assay
+from assay.engine.keys import Keys
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.records import Failed, Likelihood, Text, Usage
-from assay.runs.cache import Cache
+from assay.models.protocol import Samples
+from assay.records import Failed, Generate, Likelihood, Text, Usage
+from assay.runs.cache import FILE, Cache
 from commands import Ended, Run
 from small_runs import SAMPLED, write_task
 
@@ -87,6 +91,32 @@ def test_repeats_come_back_as_different_as_they_were(tmp_path: Path) -> None:
     assert len(set(two["samples"]["t"][0]["resps"][0])) == 4
 
 
+@pytest.mark.parametrize(
+    ("params", "if_asked", "unless_greedy"),
+    [
+        ({}, False, False),  # a server is sent the temperature 0
+        ({"do_sample": False}, False, False),
+        ({"do_sample": False, "temperature": 1.0}, False, False),
+        ({"do_sample": True}, True, True),
+        ({"temperature": 0}, False, False),
+        ({"temperature": 0.0}, False, False),
+        ({"temperature": 0.5}, True, True),
+        ({"temperature": 1}, True, True),
+        ({"temperature": None}, False, True),  # nobody knows what the server does
+    ],
+)
+def test_repeats_of_a_request_are_other_questions_where_the_model_samples(
+    params: dict[str, object], if_asked: bool, unless_greedy: bool
+) -> None:
+    request = Generate("q", params)
+    sampled = {samples: Keys("m", samples).is_sampled(request) for samples in get_args(Samples)}
+    assert sampled == {"if asked": if_asked, "unless greedy": unless_greedy, "always": True}
+    keys = {
+        Keys("m").sampled_key(request._replace(repeat=repeat), sample) for repeat in (0, 1) for sample in (b"a", b"b")
+    }
+    assert len(keys) == 4
+
+
 def test_failures_are_not_kept_and_what_was_paid_is_not_paid_again(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     used = Usage(read=5, written=2)
@@ -97,6 +127,32 @@ def test_failures_are_not_kept_and_what_was_paid_is_not_paid_again(tmp_path: Pat
     assert again.get(b"2") == Text("é", "stop", "hm", used)
     assert again.get(b"3") == Likelihood(-1.5, True, used)
     again.close()
+
+
+@pytest.mark.parametrize(
+    ("damaged", "warnings"),
+    [
+        (0, []),
+        (1, ["the cache held 1 damaged response: requested again"]),
+        (2, ["the cache held 2 damaged responses: requested again"]),
+    ],
+)
+def test_responses_that_were_damaged_are_counted_in_a_warning(
+    damaged: int, warnings: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = [b"1", b"2"]
+    cache = Cache(tmp_path)
+    cache.add("m", [(key, Text("a")) for key in keys])
+    cache.close()
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        connection.executemany(
+            "update responses set response = x'00' where key = ?", [(key,) for key in keys[:damaged]]
+        )
+        connection.commit()
+    again = Cache(tmp_path)
+    assert [again.get(key) for key in keys].count(None) == damaged
+    again.close()
+    assert [record.getMessage() for record in caplog.records] == warnings
 
 
 def test_several_processes_write_at_once(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 import assay
 from assay.engine.keys import Keys
 from assay.errors import ConfigError
-from assay.records import Generate, Loglikelihood, Message, prompt_text
+from assay.records import Generate, Loglikelihood, Message, prompt_text, tool_call_of
+from assay.runs.samples.turns import exchanges, turns_of
 from graph_world import the_file, write_graph
 from serving import TALKING, Servers, fetched
 from small_runs import write_task
@@ -118,3 +119,33 @@ def test_a_node_of_a_graph_asks_it_as_the_text_of_a_message(tmp_path: Path, talk
     [result] = [each["body"]["messages"] for each in fetched(talking, "/log")][2:]
     assert result == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TEXT}]
     assert the_file(tmp_path / "run", "output_*.json")[0]["x"] == "hello"
+
+
+# Conversations as they are shown
+
+
+def test_a_request_that_continues_an_earlier_one_is_shown_without_its_messages() -> None:
+    ask, say, more, other = (
+        Message(role, text) for role, text in (("user", "a"), ("assistant", "b"), ("user", "c"), ("user", "d"))
+    )
+    shown = exchanges([(ask,), (other,), (ask, say, more), (ask, say), (more,)], [say, None, say, None, None])
+    assert [exchange.asked for exchange in shown] == [(ask,), (other,), (more,), (), (more,)]
+    assert [exchange.answer for exchange in shown] == [say, None, say, None, None]
+
+
+def test_a_result_of_a_tool_is_behind_its_call_and_one_without_a_call_is_a_turn() -> None:
+    call = tool_call_of({"id": "c", "function": {"name": "look_up", "arguments": '{"order": "A1"}'}})
+    messages = [
+        Message("system", "be brief"),
+        Message("assistant", "", (call,)),
+        Message("tool", "shipped", tool_call_id="c"),
+        Message("tool", "lost", tool_call_id="d"),
+        Message("tool", "nameless"),
+    ]
+    turns = [(turn.role, turn.text, turn.calls) for turn in turns_of(messages)]
+    assert turns == [
+        ("system", "be brief", []),
+        ("assistant", "", ['look_up(order="A1") → shipped']),
+        ("tool", "lost", []),
+        ("tool", "nameless", []),
+    ]

@@ -30,9 +30,8 @@ from assay.dialect import (
 )
 from assay.errors import Place
 from assay.evaluation.writing import logged_id
-from assay.graphs.aggregator_metrics import NoResults
 from assay.graphs.aggregator_registry import make_aggregator
-from assay.graphs.collate import RecordCounts, check_aggregators, collate
+from assay.graphs.collate import MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.transforms import CombineRecords
 from assay.models import Scripted
 from assay.records import Failed, Generate, Sample
@@ -41,7 +40,7 @@ from assay.samples.rows import Rows
 from assay.scoring.metric_binding import NO_HELPERS, MetricBinder
 from assay.scoring.named import FirstToken
 from assay.scoring.results import GENERATE, ResultBuilder
-from assay.scoring.scores import ScoreRules, check_scores
+from assay.scoring.scores import RowRule, ScoreRules, check_scores
 from assay.tasks.prepare import with_settings
 from assay.tasks.prompt_checks import equal_prompts
 from assay.tasks.settings import Settings
@@ -514,7 +513,7 @@ def _(world: World) -> Any:
 
 @case("accepts_any_row_name", theirs=1.0, ours="failed")
 def _(world: World) -> Any:
-    rules = ScoreRules(lambda metric, filter_name: True, world.dialect)
+    rules = ScoreRules(lambda metric, filter_name: RowRule(is_averaged=True), world.dialect)
     [score] = check_scores({"a,b": 1.0}, ["answer"], "none", rules).values()
     return "failed" if isinstance(score, Failed) else score
 
@@ -710,6 +709,10 @@ COLUMN = "exact_match_result"
 HERE = Place("here")
 
 
+def here(*path: str | int) -> Place:  # the shape of what finds places
+    return HERE
+
+
 def result(golden: str, predicted: str, **metadata: Any) -> UnitMetricResult:
     return UnitMetricResult(golden == predicted, {"text": golden}, {"text": predicted}, metadata)
 
@@ -717,7 +720,7 @@ def result(golden: str, predicted: str, **metadata: Any) -> UnitMetricResult:
 def aggregated(world: World, name: str, results: Sequence[UnitMetricResult], **params: Any) -> Any:
     try:
         return make_aggregator(name, params, HERE, world.dialect).calculate(list(results))
-    except (NoResults, ValueError):
+    except ValueError:
         return "an error"
 
 
@@ -745,9 +748,11 @@ def _(world: World) -> Any:
     return aggregated(world, "accuracy", [])
 
 
-def collated(*given: Any, **rules: Any) -> list[dict[str, Any]]:
+def collated(
+    rows: Any, entries: Any, counts: RecordCounts | None = None, compat: str | None = None, **rules: Any
+) -> list[dict[str, Any]]:
     """The report as it is written."""
-    return collate(*given, **rules).written
+    return MetricCollatorPostProcessor([*entries], **rules).process(rows, {"counts": counts, "compat": compat})
 
 
 def records(*results: UnitMetricResult) -> list[dict[str, Any]]:
@@ -759,7 +764,7 @@ def entry(name: str, column: Any = COLUMN) -> dict[str, Any]:
 
 
 def report(world: World, rows: Sequence[dict[str, Any]], *entries: dict[str, Any]) -> dict[str, Any]:
-    [written] = collated(rows, entries, dialect=world.dialect)
+    [written] = collated(rows, entries, compat=world.compat)
     return written
 
 
@@ -804,7 +809,7 @@ def _(world: World) -> Any:
 
 @case("reports_success_despite_failures", theirs="success", ours="incomplete")
 def _(world: World) -> Any:
-    [written] = collated(records(result("a", "a")), [entry("accuracy")], RecordCounts(2, 1, 1), dialect=world.dialect)
+    [written] = collated(records(result("a", "a")), [entry("accuracy")], RecordCounts(2, 1, 1), compat=world.compat)
     return written["evaluation_summary"]["status"]
 
 
@@ -817,7 +822,7 @@ def _(world: World) -> Any:
 
 @case("keeps_last_of_equal_results", theirs=0, ours=1)
 def _(world: World) -> Any:
-    return len(check_aggregators([entry("accuracy")] * 2, [COLUMN], HERE, dialect=world.dialect))
+    return len(MetricCollatorPostProcessor([entry("accuracy")] * 2).problems([COLUMN], here, dialect=world.dialect))
 
 
 # --- the tests -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.engine.fleet_lane import RELEASE_SECONDS, FleetLane, _Member
+from assay.engine.fleet_lane import RELEASE_SECONDS, FleetLane, _Call, _Member
 from assay.engine.lanes import Budget, KeyedResponse
 from assay.engine.pieces import Piece, PrefixQueue
 from assay.errors import AssayError, Place, Problem
@@ -400,6 +400,31 @@ def test_a_call_is_half_of_what_is_left_within_limits_of_time(speed: float, wait
     lane._members.append(member)
     lane.put([(b"%d" % number, request(f"{number}")) for number in range(waiting)])
     assert lane._size(member) == size
+
+
+@pytest.mark.parametrize(
+    ("waiting", "load", "size"),
+    [
+        (10, 3, 15),  # no less than 0.15 s of work, in flight less than half of it
+        (10, 8, 0),  # enough for now: others may be free sooner
+        (900, 8, 446),  # half of 908, with the 8 in flight
+    ],
+)
+def test_a_replica_with_little_left_to_do_gets_the_next_call_before_it_is_free(
+    waiting: int, load: int, size: int
+) -> None:
+    async def run() -> int:
+        lane = FleetLane("model", ScriptedFleet([ScriptedReplica("r0")]), lambda *_: None, Budget(), asyncio.Event())
+        member = _Member(ScriptedReplica("r0"))
+        member._answers, member._seconds = 1000.0, 10.0
+        task = asyncio.create_task(asyncio.sleep(0))
+        member.calls[task] = _Call([(b"in flight %d" % number, request(f"{number}")) for number in range(load)])
+        lane._members.append(member)
+        lane.put([(b"%d" % number, request(f"{number}")) for number in range(waiting)])
+        await task
+        return lane._size(member)
+
+    assert asyncio.run(run()) == size
 
 
 def test_the_speed_of_a_replica_is_that_of_the_last_seconds() -> None:

@@ -1,11 +1,14 @@
 """`!function`: checked without running, loaded when used, never mixed up."""
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assay import ConfigError, TaskManager
+from assay.catalog.functions import load_problem, written_definition
 from assay.compat.modules import HelperCode
 from assay.records import Function
 from assay.tasks.validate import validate
@@ -127,3 +130,96 @@ def test_a_signature_that_parses_and_does_not_compile_is_no_bug_of_ours(manage: 
     task = a_task("t").split("output_type")[0] + NAMED.replace("backwards", "lowercase")
     listed = validate(manage({"t.yaml": task, "helpers.py": "def text(doc, doc): return doc\n"}))
     assert not [problem for problem in listed if "bug in assay" in problem.fix], listed
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("x = 1\nimport os.path\nfrom json import loads\n", ""),
+        ("from . import gone\nfrom .gone import x\n", ""),  # of a package, which is not known here
+        ("import beside\nfrom beside.deep import x\n", ""),
+        ("import supplied.deep\n", ""),
+        ("x = 1\nfrom gone.deep import y\n", "No module named 'gone' (pip install gone) (utils.py:2)"),
+        ("import os, gone\n", "No module named 'gone' (pip install gone) (utils.py:1)"),
+        ("def function():\n    import gone\n", ""),  # it may never be called
+        ("def (:\n", "SyntaxError"),
+    ],
+)
+def test_a_module_that_imports_what_is_not_there_is_known_by_its_text(code: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text(code)
+    (tmp_path / "beside.py").touch()
+    said = load_problem(tmp_path / "utils.py", lambda name: name == "supplied")
+    assert problem in said and bool(said) is bool(problem)
+
+
+WRITTEN = """
+def plain(a, /, b: int, *c: str, d: "list[float]" = [1], e: int | None = None, f: list["int"] = 3, g: numpy.ndarray = 0.5,
+          h: dict[str, int] = len("x"), i: tuple = (), j: "not a type" = None, **k: bool) -> int:
+    return launch()
+
+async def later(a: str) -> None:
+    inner = lambda: (yield)
+    def generator():
+        yield 1
+
+def generator(a):
+    if a:
+        yield a
+
+def twice(): ...
+def twice(a): ...
+stored = 1
+def stored(): ...
+
+@decorated
+def decorated(): ...
+
+class Plain:
+    def __init__(self, a: int = 1): launch()
+
+class Object(object):
+    x = 1
+
+class Task(Base):
+    def __init__(self, a, b): launch()
+
+class Meta(metaclass=Base): ...
+
+def broken(a, a): ...
+"""
+
+
+def test_what_is_written_of_a_function_is_its_signature_with_plain_types_and_nothing_is_executed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "utils.py").write_text(WRITTEN)
+    names = ("plain", "later", "generator", "Plain", "Object", "Task", "Meta")
+    written = {name: written_definition(Function(str(tmp_path), "utils", name)) for name in names}
+    about = {name: (known.is_class, known.is_plain) for name, known in written.items() if known is not None}
+    assert about == {
+        "plain": (False, True), "later": (False, True), "generator": (False, True), "Plain": (True, True),
+        "Object": (True, True), "Task": (True, False), "Meta": (True, False),
+    }  # fmt: skip
+    for name in ("twice", "stored", "decorated", "broken", "missing"):
+        assert written_definition(Function(str(tmp_path), "utils", name)) is None, name
+    like = {name: known.like for name, known in written.items() if known is not None and known.like is not None}
+    assert like.keys() == {"plain", "later", "generator", "Plain", "Task"}
+    assert like["plain"].__annotations__ == {
+        "b": int, "c": str, "d": list[float], "e": int | None, "f": list[int], "g": Any, "h": Any, "i": Any, "j": Any,
+        "k": bool,
+    }  # fmt: skip
+    signature = inspect.signature(like["plain"])
+    assert [parameter.kind.name[:8] for parameter in signature.parameters.values()] == [
+        "POSITION", "POSITION", "VAR_POSI", *["KEYWORD_"] * 7, "VAR_KEYW",
+    ]  # fmt: skip
+    defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+    assert {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty} == {
+        "d": None, "e": None, "f": 3, "g": 0.5, "h": None, "i": None, "j": None,
+    }  # fmt: skip
+    assert [name for name, function in like.items() if inspect.isgeneratorfunction(function)] == ["generator"]
+    assert inspect.iscoroutinefunction(like["later"])
+    assert like["Plain"].__annotations__ == {"a": int} and [*inspect.signature(like["Task"]).parameters] == [
+        "self",
+        "a",
+        "b",
+    ]

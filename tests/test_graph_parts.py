@@ -19,8 +19,8 @@ from assay.errors import AssayError, ConfigError
 from assay.graphs.models import find_models_file, read_models, variable
 from assay.graphs.nodes import LambdaNode, Structure, SubgraphNode
 from assay.graphs.sources import Numbered, joined
-from assay.graphs.spec import SourceConfig
-from assay.graphs.walk import ConditionalEdge, Graph, OutgoingEdges
+from assay.graphs.spec import AnswerField, SourceConfig
+from assay.graphs.walk import ConditionalEdge, Graph
 from assay.models import Scripted
 from assay.records import Call, Failed, Message, Outcome, Plan, Returned
 from assay.runs.journal import Journal
@@ -102,7 +102,7 @@ def test_records_have_ids_their_own_those_of_a_column_or_their_numbers() -> None
         Numbered([{"k": 1}], "q")
 
 
-ANSWER = Structure.of_fields("answer", {"text": {"type": "str"}, "sure": {"type": "bool", "default": False}})
+ANSWER = Structure.of_fields("answer", {"text": AnswerField(), "sure": AnswerField(type="bool", default=False)})
 
 
 @pytest.mark.parametrize(
@@ -198,11 +198,7 @@ def test_a_condition_may_say_anything_that_the_path_map_has() -> None:
         return state["is_good"]
 
     fork = ConditionalEdge(is_good, {True: "b", "False": "END"})
-    graph = Graph(
-        {"a": node("a"), "b": node("b")},
-        {"a": OutgoingEdges((), (fork,)), "b": OutgoingEdges(("END",))},
-        OutgoingEdges(("a",)),
-    )
+    graph = Graph({"a": node("a"), "b": node("b")}, {"a": [fork], "b": ["END"], "START": ["a"]})
     assert walked(graph, {"is_good": True}).record["way"] == "ab"
     assert walked(graph, {"is_good": False}).record["way"] == "a"
     where = f"test_graph_parts.py:{is_good.__code__.co_firstlineno + 1}"
@@ -213,15 +209,11 @@ def test_the_way_of_a_record_is_noted_also_where_it_ends_early() -> None:
     def node(name: str) -> LambdaNode:
         return LambdaNode(name, lambda _, state: {"seen": state[name]}, {})
 
-    graph = Graph(
-        {"a": node("a"), "b": node("b")},
-        {"a": OutgoingEdges(("b",)), "b": OutgoingEdges(("END",))},
-        OutgoingEdges(("a",)),
-    )
+    graph = Graph({"a": node("a"), "b": node("b")}, {"a": ["b"], "b": ["END"], "START": ["a"]})
     assert walked(graph, {"a": 1, "b": 1}).trace == [("a", []), ("b", [])]
     assert walked(graph, {"b": 1}).trace == [("a", [])]
     inner = SubgraphNode("outer", graph)
-    outer = Graph({"outer": inner}, {"outer": OutgoingEdges(("END",))}, OutgoingEdges(("outer",)))
+    outer = Graph({"outer": inner}, {"outer": ["END"], "START": ["outer"]})
     assert [name for name, _ in walked(outer, {"a": 1, "b": 1}).trace] == ["outer", "outer/a", "outer/b"]
 
 
@@ -230,7 +222,7 @@ def test_a_record_is_not_changed_by_its_walk() -> None:
         state["x"] = 2
         return state
 
-    graph = Graph({"a": LambdaNode("a", change, {})}, {"a": OutgoingEdges(("END",))}, OutgoingEdges(("a",)))
+    graph = Graph({"a": LambdaNode("a", change, {})}, {"a": ["END"], "START": ["a"]})
     record = {"x": 1}
     outcome = walked(graph, record)
     assert isinstance(outcome, Outcome)

@@ -440,13 +440,14 @@ def user_row(folder: Path, aggregation: str, more: str = "") -> dict[str, object
 def test_a_members_number_that_user_code_returns_has_no_error_as_the_groups(aggregation: str, tmp_path: Path) -> None:
     row = user_row(tmp_path, aggregation, "group_scorer: !function own.best_row\n" * (aggregation == "group_scorer"))
     assert (row["value"], row["stderr"], row["interval"]) == (0.75, None, None)
+    assert row["n"] == (8 if aggregation in ("BestMember", "Half") else 0), "other code may use any documents"
     member = "a" if aggregation in ("Half", "half") else "b"
     assert row["reason"] == f"user code returned the number of {member}, whose error is not the group's"
 
 
 def test_an_interval_that_user_code_gives_is_kept(tmp_path: Path) -> None:
     row = user_row(tmp_path, "given")
-    assert (row["stderr"], row["interval"], row["method"]) == (0.25, [0.5, 0.875], "user")
+    assert (row["stderr"], row["interval"], row["method"], row["n"]) == (0.25, [0.5, 0.875], "user", 4)
     row = user_row(tmp_path, "open_end")
     assert (row["stderr"], row["interval"], row["method"]) == (None, [0.5, None], "user")
 

@@ -309,7 +309,7 @@ MAY_JOIN = {
     "viewer/sample_page.py": "JSON of pages",
     "viewer/query.py": "addresses of pages",
     "viewer/samples.py": "addresses of pages, and names of columns",
-    "viewer/trends.py": "addresses of pages",
+    "viewer/matrix.py": "addresses of pages",
     "cli/samples.py": "scores as they are printed",
     "cli/plan.py": "an option",
 }

@@ -14,9 +14,11 @@ import pytest
 
 import assay
 from assay import ConfigError, TaskManager
-from assay.catalog.cache import stamp_files
+from assay.catalog import cache as caching
+from assay.catalog.cache import read_cached, stamp_files, write_cached
 from assay.catalog.catalog import Catalog
 from assay.catalog.roots import broken_plugins, installed_folders
+from assay.dialect import dialect_of
 from assay.tasks.validate import validate
 from commands import Run
 from conftest import Write, a_task
@@ -137,6 +139,25 @@ def test_a_change_with_an_unchanged_stamp_is_noticed_when_the_task_is_used(write
     assert names(folder) == ["u"]
 
 
+def test_notes_about_a_valid_file_are_collected_where_they_are_asked_for(write: Write) -> None:
+    folder = write({"g.yaml": "group: g\ntag: x\ntask: [t]\n", "t.yaml": a_task("t")})
+    catalog = Catalog(folder, include_defaults=False, dialect=dialect_of(None, is_lm_evals_file=True))
+    assert catalog.select(["g"]).problems == ()
+    [note] = catalog.select(["g"], thorough=True).problems
+    assert (note.what, note.serious) == ("a group cannot have a tag", False)
+    assert str(note.place).endswith("g.yaml:2:1")
+    [error] = Catalog(folder, include_defaults=False).select(["g"]).problems
+    assert (error.what, error.serious) == ("a group cannot have a tag", True)
+
+
+def test_a_task_that_sends_more_than_text_is_listed_with_the_reason_and_a_template_is_not(write: Write) -> None:
+    folder = write({"t.yaml": a_task("t", doc_to_image="picture"), "base.yaml": "doc_to_image: picture\n"})
+    catalog = Catalog(folder, include_defaults=False)
+    errors = {entry.kind: entry.error for root, known in catalog.index.parts for entry in known.entries}
+    assert "doc_to_image: assay does not send images" in errors.pop("task")
+    assert errors == {"template": ""}
+
+
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"\x00\xff" * 50, None])
 def test_a_damaged_cache_is_only_built_again(damage: bytes | None, write: Write, cache: Path) -> None:
     folder = write({"a.yaml": a_task("a"), "b.yaml": a_task("b", tag="x")})
@@ -146,6 +167,36 @@ def test_a_damaged_cache_is_only_built_again(damage: bytes | None, write: Write,
     file.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
     assert names(folder) == ["a", "b", "x"]
     assert file.read_bytes() == whole
+
+
+def test_files_of_the_cache_that_were_not_used_for_long_and_the_oldest_of_too_many_are_removed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def age(name: str, days: float) -> None:
+        os.utime(cache / "catalog" / name, (time.time() - days * DAY,) * 2)
+
+    def left() -> set[str]:
+        return {file.name for file in (cache / "catalog").iterdir()}
+
+    write_cached("a", b"content", "stamp")
+    assert (read_cached("a", "stamp"), read_cached("a", "other"), read_cached("b")) == (b"content", None, None)
+    write_cached("b", b"")
+    write_cached("c", b"")
+    for name, days in (("a", 31), ("b", 31), ("c", 29)):
+        age(name, days)
+    assert read_cached("a", "stamp") == b"content"
+    write_cached("d", b"")
+    assert left() == {"a", "c", "d"}, "b was not used for 30 days, and a just now"
+    age("a", 0.5)
+    before = (cache / "catalog/a").stat().st_mtime
+    read_cached("a", "stamp")
+    assert (cache / "catalog/a").stat().st_mtime == before, "it is written once a day at most"
+    monkeypatch.setattr(caching, "MOST_FILES", 3)
+    write_cached("e", b"")
+    assert left() == {"a", "d", "e"}, "c is the oldest of four"
+    monkeypatch.setattr(caching, "MOST_BYTES", 1)
+    write_cached("f", b"")
+    assert left() == {"f"}, "the newest is kept, whatever its size"
 
 
 def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(
@@ -163,6 +214,17 @@ def test_processes_that_build_the_index_at_once_all_get_it_right(write: Write, c
     outputs = {process.communicate()[0] for process in running}
     assert outputs == {"\n".join(sorted(f"t{number}" for number in range(300))) + "\n"}
     assert len(list((cache / "catalog").iterdir())) == 1  # no half-written file is left
+
+
+def test_a_link_to_itself_that_is_named_as_a_task_is_listed_as_broken(write: Write) -> None:
+    folder = write({"a.yaml": a_task("a")})
+    for name in ("self.yaml", "self"):
+        (folder / name).symlink_to(name)
+    catalog = Catalog(folder, include_defaults=False)
+    assert [(entry.name, "it is a link to a missing file" in entry.error) for entry in catalog.index.broken] == [
+        ("self", True)
+    ]
+    assert catalog.names("task") == ["a"]
 
 
 def test_links_that_form_a_loop_end_and_a_linked_folder_counts_once(write: Write, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """The journal: what was written is found again, and what was damaged is noticed."""
 
+import os
 import random
-import subprocess
-import sys
+import threading
+import time
 import zlib
 from pathlib import Path
 
@@ -160,20 +161,39 @@ def test_earlier_responses_are_claimed_once_each(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_written_lines_are_synced_without_another_response(tmp_path: Path) -> None:
+def test_written_lines_are_synced_without_another_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last response is followed by silence, and is synced all the same."""
-    script = (
-        "import sys, time; from pathlib import Path; from assay.runs import journal as j; from assay.records import Text\n"
-        "import os; real = os.fsync; synced = []\n"
-        "os.fsync = lambda handle: (synced.append(time.monotonic()), real(handle))[1]\n"
-        "kept = j.Journal(Path(sys.argv[1])); kept.add([(b'a' * 16, Text('x'))]); began = time.monotonic()\n"
-        "while not synced and time.monotonic() - began < 20: time.sleep(0.05)\n"
-        "print(len(synced)); kept.close()"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "j")], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert int(ended.stdout) >= 1
+    synced, sync = threading.Event(), os.fsync
+
+    def noticed_sync(handle: int) -> None:
+        sync(handle)
+        if os.path.sameopenfile(handle, file.fileno()):
+            synced.set()
+
+    monkeypatch.setattr(journals, "SYNC_SECONDS", 0.001)
+    path = tmp_path / "responses.jsonl"
+    kept = Journal(path)
+    with path.open("rb") as file:
+        monkeypatch.setattr(os, "fsync", noticed_sync)
+        kept.add([(b"a" * 16, Text("x"))])
+        assert synced.wait(20)
+        kept.close()
+
+
+def test_an_error_of_syncing_is_raised_by_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "SYNC_SECONDS", 0.001)
+    reading, writing = os.pipe()  # it can be written, and not synced
+    clock = journals._Clock(writing)
+    end = time.monotonic() + 20
+    try:
+        with pytest.raises(OSError, match="Invalid argument"):
+            while time.monotonic() < end:
+                clock.wrote()
+                time.sleep(0.001)
+    finally:
+        clock.stop()
+        os.close(reading)
+        os.close(writing)
 
 
 @settings(deadline=None, max_examples=60)

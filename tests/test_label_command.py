@@ -381,8 +381,15 @@ def test_a_folder_that_cannot_be_written_is_reported(
     (tmp_path / "l.csv").write_text("task,id,label\nt,1,1\n")
     (folder / "labels.jsonl").symlink_to(tmp_path / "elsewhere")  # a link is not followed
     assert main(["label", str(folder), "--import", str(tmp_path / "l.csv")]) == 2
-    assert "labels cannot be written" in capsys.readouterr().err
+    assert "labels cannot be written: Too many levels of symbolic links" in capsys.readouterr().err
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_labels_that_cannot_be_read_are_reported_with_their_file(folder: Path) -> None:
+    (folder / "labels.jsonl").unlink(missing_ok=True)
+    (folder / "labels.jsonl").mkdir()
+    with pytest.raises(RunError, match=r"labels\.jsonl: the file is damaged: Is a directory — remove it"):
+        Run.open(folder).labels  # noqa: B018
 
 
 def test_any_metric_with_bounds_can_be_checked_by_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,10 +135,11 @@ def test_a_run_compares_itself_with_others(runs: tuple[assay.Run, assay.Run], tm
     comparison = runs[0].compare(runs[1])
     assert isinstance(comparison, assay.Comparison)
     assert {(row.name, row.difference.value) for row in comparison.rows} == {("sums", -0.25), ("more", -0.25)}
-    assert repr(comparison).startswith("<Comparison of second with first: 2 rows,")
+    assert repr(comparison) == "<Comparison of second with first: 2 rows, 0 better, 0 worse>"
     assert "-0.2500" in str(comparison.table) and "-0.2500" in comparison._repr_html_()
     assert [row.difference.value for row in assay.compare([runs[0], str(runs[1].path)]).rows] == [-0.25, -0.25]
-    assert runs[0].compare(runs[1], gates=["exact_match > -50pp"]).decision is not None
+    gated = runs[0].compare(runs[1], gates=["exact_match > -50pp"])
+    assert gated.decision is not None and repr(gated).endswith(f"0 worse, gates: {gated.decision}>")
     assert runs[0].report(tmp_path / "report.md").read_text().startswith("## first")
 
 

@@ -1,7 +1,8 @@
 """results.json, format 3: the tree of results written down and read back, its schema, and what is refused."""
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 import run_world
 from assay import Run, ScoreKey
 from assay.cli import main
+from assay.records import JSONDict
 from assay.results import AuditCount, Estimate, GroupEntry, ReliabilityPoint, Results, Row, Share, TaskEntry
-from assay.runs.results_json import Malformed, decode, encode, schema
+from assay.runs.results_json import Malformed, codec_of, decode, encode, schema
 from run_world import RecordingModel
 
 INFINITE = float("inf")
@@ -48,6 +50,41 @@ RESULTS = Results(
 
 def in_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
+
+
+@dataclass(frozen=True)
+class Within:
+    value: int
+    shares: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    name: str
+    number: int = 1
+    is_whole: bool = True
+    counts: Mapping[str, int] = field(default_factory=dict)
+    within: Within = field(default=Within(0), metadata={"within": True})
+
+
+@pytest.mark.parametrize(
+    ("record", "content"),
+    [
+        (Record("a"), {"name": "a", "value": 0}),
+        (
+            Record("a", 0, False, {"b": 0}),
+            {"name": "a", "number": 0, "is_whole": False, "counts": {"b": 0}, "value": 0},
+        ),
+        (Record("a", within=Within(7, ["x"])), {"name": "a", "value": 7, "shares": ["x"]}),
+    ],
+)
+def test_a_field_is_written_where_it_is_not_its_default(record: Record, content: JSONDict) -> None:
+    codec = codec_of(Record)
+    assert codec.encode(record) == content
+    assert codec.decode(content, "") == record
+    for needed in ("name", "value"):
+        with pytest.raises(Malformed, match="is missing"):
+            codec.decode({key: value for key, value in content.items() if key != needed}, "")
 
 
 def test_every_field_is_written_and_read_back() -> None:

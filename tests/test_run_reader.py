@@ -6,7 +6,9 @@ import os
 import shutil
 import socket
 import time
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,7 @@ A_ROWS = [
      "higher_is_better": True, "failure_bounds": [0.2, 0.5]},
     {"metric": "f1", "filter": "strict", "value": None, "n": 0, "reason": "no positives", "higher_is_better": True},
 ]  # fmt: skip
-RESULTS = {
+RESULTS: dict[str, Any] = {
     "format": FORMAT,
     "status": "incomplete",
     "broken": {"c": "no data"},
@@ -52,6 +54,13 @@ def written(folder: Path, results: object = RESULTS, **manifest: object) -> Path
         (folder / "results.json").write_text(json.dumps(results))
     if manifest:
         (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def in_progress(folder: Path) -> Path:
+    """The folder of a run that this process holds."""
+    lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}
+    (folder / "run.lock").write_text(json.dumps(lock))
     return folder
 
 
@@ -105,6 +114,30 @@ def test_tasks_groups_usage_and_broken_tasks_are_there(tmp_path: Path) -> None:
     assert dict(run.labels) == {}
 
 
+def test_the_problems_of_a_run_are_listed_a_line_each(tmp_path: Path) -> None:
+    results = deepcopy(RESULTS)
+    acc, f1 = results["tasks"]["a"]["rows"]
+    acc["note"], f1["lacks_number"] = "few documents", True
+    results["tasks"]["b"] |= {"not_asked": 3, "noticed": {"cut off": 2}, "remarks": ["two filters agree"]}
+    lost = {**G_ROW, "metric": "f1", "value": None, "interval": None, "reason": "no row of a member has a value"}
+    results["groups"] = {
+        "g": {**results["groups"]["g"], "rows": [{**G_ROW, "note": "of 3 documents"}]},
+        "h": {"alias": "h", "members": ["a"], "skipped": {"c": "no data"}, "rows": [lost, {**lost, "metric": "acc"}]},
+    }
+    assert Run.open(written(tmp_path / "run", results, status="complete")).remarks == [
+        "incomplete: a: 2 of 6 documents failed (2× timeout)",
+        "a: acc,strict: few documents",
+        "no value: a: f1,strict: no positives",
+        "incomplete: b: 3 documents were not asked",
+        "b: answers cut off: 2 of 6 documents (33.3 %)",
+        "b: two filters agree",
+        "g: acc,none: of 3 documents",
+        "h: left out: c: no data",
+        "h: f1,none, acc,none: no number: no row of a member has a value",
+        "not run: c: no data",
+    ]
+
+
 @pytest.mark.parametrize(
     ("manifest", "results", "status"),
     [
@@ -122,15 +155,54 @@ def test_the_status_is_what_happened_last(
     assert Run.open(written(tmp_path / "run", results, **manifest)).status == status
 
 
+def test_what_a_run_counts_is_of_its_results_and_while_it_is_in_progress_of_its_progress(tmp_path: Path) -> None:
+    tasks = {"a": {"size": 8}, "b": {}}
+    ended = Run.open(written(tmp_path / "ended", status="complete", tasks=tasks))
+    assert (ended.scored, ended.failed, ended.cost, ended.answered) == (10, 2, 0.5, None)
+    assert (ended.sizes, ended.seconds) == ({"a": 8, "b": 0}, None)
+    folder = in_progress(written(tmp_path / "run", None, status="running", tasks=tasks))
+    LiveFolder(folder).write({"tasks": {"a": {"documents": 3, "failures": 1, "size": 8}}, "cost": 0.25})
+    run = Run.open(folder)
+    assert (run.scored, run.failed, run.cost, run.answered) == (0, 1, 0.25, 3)
+
+
+@pytest.mark.parametrize(
+    ("config", "noted", "model"),
+    [
+        ({"model": "hf", "model_args": {"dtype": "float32", "pretrained": "gpt2"}}, {}, "hf gpt2"),
+        ({"model": "openai", "model_args": {"model": "m", "path": "p"}}, {"name": "other"}, "openai m"),
+        ({"model": "embedded", "model_args": {"path": "p"}}, {}, "embedded p"),
+        ({"model": "mine"}, {}, "mine"),
+        ({}, {"name": "noted", "args": {"pretrained": "gpt2"}}, "noted gpt2"),
+        ({}, {}, "?"),
+    ],
+)
+def test_a_model_is_named_with_the_argument_that_identifies_it(
+    config: dict[str, object], noted: dict[str, object], model: str, tmp_path: Path
+) -> None:
+    run = Run.open(written(tmp_path / "run", {**RESULTS, "config": config}, status="complete", model=noted))
+    assert run.model == model
+
+
+def test_a_task_that_could_not_be_run_has_a_line_with_the_reason_while_the_others_are_in_progress(
+    tmp_path: Path,
+) -> None:
+    folder = in_progress(written(tmp_path / "run", None, status="running", tasks={"a": {"size": 8}}))
+    LiveFolder(folder).write({"tasks": {"a": {"documents": 3, "size": 8}}, "broken": {"c": "no data", "d": ""}})
+    lines = {line.name: (line.done, line.documents, line.not_run) for line in Run.open(folder).lines}
+    assert lines == {"a": (3, 8, ""), "c": (None, None, "no data"), "d": (None, None, "unknown")}
+
+
 def test_a_run_in_progress_has_a_document_count_and_has_not_finished(tmp_path: Path) -> None:
-    folder = written(tmp_path / "run", None, status="running", tasks={"a": {"size": 8}})
-    lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}
-    (folder / "run.lock").write_text(json.dumps(lock))
+    folder = in_progress(written(tmp_path / "run", None, status="running", tasks={"a": {"size": 8}}))
     LiveFolder(folder).write({"tasks": {"a": {"documents": 3, "size": 8}}})
     run = Run.open(folder)
     assert (run.status, run.answered, run.has_finished) == ("running", 3, False)
-    with pytest.raises(RunError, match="has not finished"):
+    with pytest.raises(RunError, match=r"has not finished \(status: running\) — wait until it has"):
         run.finished()
+    (folder / "run.lock").unlink()
+    with pytest.raises(RunError, match=r"has not finished \(status: running\) — resume it with the same command"):
+        Run.open(folder).finished()
 
 
 def test_a_folder_without_a_run_an_archive_and_nothing_at_all_are_refused_in_words(tmp_path: Path) -> None:

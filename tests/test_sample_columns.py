@@ -29,7 +29,7 @@ from assay.records import (
 from assay.runs.samples.arrays import float_array, int32_array, int_array, text_array, truth_array
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
-from assay.runs.samples.writer import SampleWriter
+from assay.runs.samples.writer import CHECKSUM_KEY, NO_CHECKSUM, SampleWriter, write_checksum, written_checksum
 from assay.score_keys import ScoreKey
 from assay.tasks.run import response_metadata
 from run_world import ACC, COLOURS, EXACT_MATCH, RecordingModel
@@ -159,12 +159,31 @@ def test_scores_of_any_kind_come_back_in_their_order(tmp_path: Path) -> None:
     assert row.repeats == {ScoreKey("f1", "none"): [0.5, 0.0]}
 
 
+def test_whole_scores_are_in_a_column_of_numbers_as_far_as_they_are_exact_there(tmp_path: Path) -> None:
+    values = {"low": -(2**53), "high": 2**53, "lower": -(2**53) - 1, "higher": 2**53 + 1}
+    path = written(tmp_path, SampleRecord(sample(0, Generate("p", {})), [["x"]], scored(values, ["x"])))
+    assert {"low,none", "high,none"} == {name for name in pq.read_schema(path).names if name.endswith(",none")}
+    assert [*column(path, "low,none"), *column(path, "high,none")] == [-(2.0**53), 2.0**53]
+    [row] = SampleFile(path).rows()
+    assert {key.metric: value for key, value in row.scores.items()} == values
+
+
 def test_answers_of_any_kind_come_back(tmp_path: Path) -> None:
     answers = ["text", (-0.5, True), -2.5, 3, None, True, ["a", 1], {"k": [None]}, (-INF, False)]
     kept = SampleRecord(sample(0, Rolling("p")), [[-1.0]], scored({"m": 1.0}, answers))
     [row] = SampleFile(written(tmp_path, kept)).rows()
     assert row.answers == {"none": answers}
     assert [type(each) for each in row.answers["none"]] == [*map(type, answers)]
+
+
+def test_what_a_graph_did_is_beside_its_last_response(tmp_path: Path) -> None:
+    ends = {"trace": [["a", [0]], ["b", [1]]], "noticed": {"cut off": 1}, "state": {"q": 1}}
+    replies = [{"finish": "stop"}, {"finish": "length", **ends}]
+    requests = [Generate("p", {}), Generate("q", {})]
+    kept = SampleRecord(sample(0, *requests), [["x"], ["y"]], scored({"m": 1.0}, ["x"]), replies=replies)
+    [row] = SampleFile(written(tmp_path, kept)).rows()
+    assert row.replies == replies
+    assert (row.kind, row.responses) == ("graph", [["x"], ["y"]])
 
 
 def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
@@ -221,6 +240,14 @@ def test_a_flipped_bit_anywhere_is_noticed_with_words(task: str, tasks: Path, ou
     SampleFile(path).check()
 
 
+def test_a_text_that_looks_like_a_checksum_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    table = pa.table({"doc": ["crc32:12345678"]})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
+    assert b"crc32:12345678" in path.read_bytes()
+    assert written_checksum(path) == (0, "")
+
+
 def test_a_damaged_file_is_not_scored(tasks: Path, output: Path) -> None:
     run_world.run(RecordingModel(), tasks, output)
     path = output / "samples/sums.parquet"
@@ -229,6 +256,44 @@ def test_a_damaged_file_is_not_scored(tasks: Path, output: Path) -> None:
         score(output)
     changed(path, 300, 2)
     assert lm_eval_layout(score(output).results)["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+
+
+def rewrite(path: Path, table: pa.Table) -> None:
+    """Write another table in place of a file of samples, with a checksum that is right."""
+    pq.write_table(table.replace_schema_metadata({CHECKSUM_KEY: NO_CHECKSUM}), path)
+    write_checksum(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("doc", "[1]", "the column doc has invalid values"),
+        ("doc", '{"q": 1}, {"q": 2}', "the column doc has invalid values"),
+        ("target", "1, 2", "the column target has invalid values"),
+        ("target", "x", "the column target is not JSON"),
+        ("target", None, "the column target is empty in some rows"),
+    ],
+)
+def test_a_column_whose_texts_are_not_a_json_value_each_is_refused(
+    name: str, text: str | None, problem: str, tmp_path: Path
+) -> None:
+    kept = SampleRecord(sample(0, Generate("p", {})), [["x"]], scored({"m": 1.0}, ["x"]))
+    path = written(tmp_path, kept)
+    table = pq.read_table(path)
+    rewrite(path, table.set_column(table.column_names.index(name), name, [pa.array([text], pa.string())]))
+    with pytest.raises(AssayError, match=problem):
+        SampleFile(path).check()
+
+
+def test_a_column_of_another_type_is_refused_with_its_name_and_type(tmp_path: Path) -> None:
+    path = written(tmp_path, SampleRecord(sample(0, Generate("p", {})), [["x"]], scored({"m": 1.0}, ["x"])))
+    table = pq.read_table(path)
+    for name in ("target", "doc_id"):
+        kind = pa.float32() if name == "target" else pa.string()
+        table = table.set_column(table.column_names.index(name), name, [pa.array([None], kind)])
+    rewrite(path, table)
+    with pytest.raises(AssayError, match="the column doc_id holds string"):
+        SampleFile(path).check()
 
 
 def test_pages_have_checksums_for_other_readers(tasks: Path, output: Path) -> None:

@@ -17,7 +17,8 @@ from assay import (
     Scorer,
 )
 from assay.records import Failed, Sample
-from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
+from assay.scoring.filters import Pipeline
+from assay.scoring.loop import ScoringLoop, ScoringStep
 from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder
 from assay.scoring.scorer import bind, scorer_step
 
@@ -39,7 +40,7 @@ class Ranks(GenerationScorer):
 
 def step(scorer: Scorer) -> ScoringStep:
     bind(scorer, "none", ())
-    return scorer_step(scorer, Unfiltered("none"), ("none",), ResultBuilder(GENERATE), "t")
+    return scorer_step(scorer, Pipeline("none"), ("none",), ResultBuilder(GENERATE), "t")
 
 
 @pytest.mark.parametrize(

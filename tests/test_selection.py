@@ -8,6 +8,8 @@ import pytest
 
 import run_world
 from assay import ConfigError, GroupConfig, StandardGroup, TaskManager
+from assay.catalog.catalog import Catalog
+from assay.catalog.expand import TaskNode
 from assay.tasks.validate import validate
 from commands import Run
 from conftest import Write, a_task
@@ -513,3 +515,30 @@ def test_a_format_that_is_not_there_is_reported_where_it_is_asked_for(manage: Ma
     manager = manage({**WORLD, "mid.yaml": inner, "outer.yaml": "group: outer\ntask:\n  - task: mid@nope\n"})
     with pytest.raises(ConfigError, match=r"outer.yaml:3:\d+: .*'nope'"):
         manager.load("outer")
+
+
+@pytest.mark.parametrize(
+    ("spec", "formats"),
+    [
+        ("g", {"own": "fast", "plain": None, "t": "near"}),
+        ("h", {"own": "fast", "plain": "slow", "t": "near"}),
+        ("g@asked", dict.fromkeys(("own", "plain", "t"), "asked")),
+        ("h@asked", dict.fromkeys(("own", "plain", "t"), "asked")),
+    ],
+)
+def test_of_formats_that_of_the_command_counts_then_the_nearest(
+    spec: str, formats: dict[str, str | None], write: Write
+) -> None:
+    keys = "dataset_path: json, doc_to_text: q, doc_to_target: a"
+    folder = write(
+        {
+            "g.yaml": f"group: g\ntask: [{{task: own@fast, {keys}}}, {{task: plain, {keys}}}, t@near]\n",
+            "h.yaml": "group: h\ntask: [g@slow]\n",
+            "t.yaml": a_task("t"),
+        }
+    )
+    [node] = Catalog(folder, include_defaults=False).select([spec]).nodes
+    while not isinstance(node.children[0], TaskNode):  # type: ignore[union-attr]
+        [node] = node.children  # type: ignore[union-attr]
+    chosen = {task.name.rpartition("::")[2]: task.chosen_format for task in node.children}  # type: ignore[union-attr]
+    assert chosen == formats

@@ -11,12 +11,12 @@ import pytest
 
 from assay import Run, simple_evaluate
 from assay.cli import main
-from assay.comparison.verdicts import gate
+from assay.comparison.compare import gate
 from assay.errors import AssayError, ConfigError
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.runs.folder import RunError
 from assay.runs.run import run_name
-from assay.runs.storage import Storage, UploadError, is_url, local_folder, push, url_of, working_folder
+from assay.runs.storage import Storage, UploadError, is_url, local_folder, push, uploaded, url_of, working_folder
 from run_world import EXACT_MATCH, SUMS, RecordingModel, run
 from serving import Arrived, loopback
 
@@ -82,6 +82,28 @@ def test_the_same_command_asks_nothing_again_on_any_machine(
     move_to_another_machine(monkeypatch, tmp_path)
     run_sums(third, tasks, URL)
     assert [len(each.calls) for each in (first, second, third)] == [len(SUMS), 0, 0]
+
+
+def test_what_is_fetched_and_uploaded_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    with uploaded(URL, said.append) as here:
+        (here / "manifest.json").write_text("{}")
+    with uploaded(URL, said.append):
+        pass
+    move_to_another_machine(monkeypatch, tmp_path)
+    with uploaded(URL, said.append) as there:
+        pass
+    assert here != there and (there / "manifest.json").read_text() == "{}"
+    assert said == [
+        f"uploading to {URL} …",
+        f"uploaded: {URL} (1 files; the local copy is in {here})",
+        f"{URL}: continued from its copy in {here}",
+        f"uploading to {URL} …",
+        f"uploaded: {URL} (0 files; the local copy is in {here})",
+        f"{URL}: a run is there, and is continued; 2 files are fetched to {there}",
+        f"uploading to {URL} …",
+        f"uploaded: {URL} (0 files; the local copy is in {there})",
+    ]
 
 
 def interrupt_the_fourth(asked: RecordingModel) -> None:

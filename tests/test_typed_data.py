@@ -17,11 +17,13 @@ from pyarrow import parquet
 from assay import simple_evaluate
 from assay.config.task import TaskConfig
 from assay.dialect import dialect_of
-from assay.graphs.sources import graph_rows
-from assay.graphs.spec import DataConfig, SourceConfig
+from assay.graphs.sources import GraphSources
+from assay.graphs.spec import SourceConfig
 from assay.models import Scripted
 from assay.samples.data import data_set
 from assay.samples.rows import DataError, typed
+from assay.scoring.metric_binding import NO_HELPERS
+from assay.tasks.settings import Settings
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -230,7 +232,7 @@ def test_sources_of_graphs_give_the_same_records(write: Writer, tmp_path: Path) 
     write(tmp_path, FLAT)
     [file] = tmp_path.iterdir()
     source = SourceConfig(type="disk", file_path=file.name)
-    records, _ = graph_rows(DataConfig(source=(source,)), [[]], folder=str(tmp_path), data_dir=None, limit=None)
+    records, _ = GraphSources(Settings(), NO_HELPERS).open(source, str(tmp_path))
     assert [dict(record) for record in records] == list(FLAT)
 
 

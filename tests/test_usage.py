@@ -1,17 +1,19 @@
 """What results.json says of the requests of a run, counted by hand."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from assay.engine.counts import TaskCounts
+from assay.engine import Engine, Started
 from assay.engine.lanes import Budget
 from assay.engine.retry import ModelUnreachable
 from assay.engine.usage import RunUsage
 from assay.models import Scripted
 from assay.models.protocol import Answered
-from assay.records import Failed, Generate, Request, Text, Usage
+from assay.records import Failed, Generate, Plan, Request, Text, Usage
+from assay.runs.journal import Journal
 from small_runs import run, write_task
 
 
@@ -82,15 +84,21 @@ def test_what_was_cancelled_in_flight_is_counted_and_nothing_is_told_of_a_run_wi
 
 
 def test_requests_of_a_plan_are_counted_by_role_step_by_step() -> None:
-    counts = TaskCounts()
     asked, judged = Generate("q", {}), Generate("q", {}, role="judge")
-    first = counts.ask([asked, judged, asked], ())
-    both = counts.ask([judged], first)
-    assert counts.asked == {"model": 2, "judge": 2}
-    assert (sorted(first), sorted(both)) == ([("judge", 1), ("model", 2)], [("judge", 1), ("judge", 1), ("model", 2)])
-    assert counts.of_ended == {}
-    counts.end(both)
-    assert (counts.ended, counts.of_ended) == (1, {"model": 2, "judge": 2})
+
+    def plan() -> Plan:
+        yield [asked, judged, asked]
+        assert counts() == (0, {"model": 2, "judge": 1}, {})
+        return (yield [judged])
+
+    def counts() -> tuple[int, dict[str, int], dict[str, int]]:
+        counts = engine.task_counts["t"]
+        return counts.ended, counts.asked, counts.of_ended
+
+    model = Scripted(generate=lambda prompt, params, repeat: "x")
+    engine = Engine({"model": model, "judge": model}, Journal(None))
+    asyncio.run(engine.run(iter([Started("what", b"0", plan(), "t")]), lambda _: None))
+    assert counts() == (1, {"model": 2, "judge": 2}, {"model": 2, "judge": 2})
 
 
 class Counting(Scripted):

@@ -26,6 +26,8 @@ from assay.config.task import (
 from assay.evaluation.model_facts import MEANINGS
 from assay.graphs.spec import (
     AgentSpec,
+    AnswerField,
+    AnswerSchema,
     Attribute,
     ChoiceSpec,
     DataConfig,
@@ -75,6 +77,8 @@ PAGES = {
             RollingSpec,
             ModelConfig,
             StructuredOutput,
+            AnswerSchema,
+            AnswerField,
             LambdaSpec,
             SamplerSpec,
             Attribute,

@@ -31,7 +31,7 @@ doc_to_text: "{{question}}"
 doc_to_choice: ["yes", "no"]
 doc_to_target: "{{answer}}"
 """
-DOCUMENTS = (5, 6, 7, 8)
+DOCUMENTS = (5, 6, 7, 8, 9, 10, 11, 12)
 
 
 def count_calls(folder: Path, documents: int) -> Counter[tuple[str, str]]:

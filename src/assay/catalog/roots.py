@@ -136,7 +136,7 @@ def fetched_tasks() -> Path:
     from platformdirs import user_data_path
 
     chosen = os.environ.get(FOLDER_VARIABLE)
-    above = Path(chosen).expanduser() if chosen else user_data_path("assay", appauthor=False)
+    above = Path(chosen).expanduser() if chosen else user_data_path("assay")
     return above / "lm_eval" / "tasks"
 
 

@@ -69,7 +69,7 @@ def _some(names: ModuleContents, *chosen: str) -> ModuleContents:
 def _called_by_hand(name: str, class_name: str) -> type[sygra_classes.UnitMetric]:
     """A unit metric for helper code that makes it itself, as SyGra's does after it saw which tool a model chose: what cannot
     be compared is wrong, with the reason in the metadata."""
-    kind: type[sygra_classes.UnitMetric] = unit_metrics.unit_class(name)
+    kind: type[sygra_classes.UnitMetric] = unit_metrics.UnitMetricRegistry.get_metric_class(name)
 
     class CalledByHand(kind):  # type: ignore[valid-type, misc]
         def compare(self, golden: Any, predicted: Any) -> sygra_classes.UnitMetricResult:
@@ -85,7 +85,8 @@ def _called_by_hand(name: str, class_name: str) -> type[sygra_classes.UnitMetric
 
 
 def _made_by_hand(name: str, class_name: str) -> type[sygra_classes.AggregatorMetric]:
-    kind = aggregator_registry.aggregator_class("pass^k" if name == "pass_power_k" else name)
+    known = aggregator_registry.AggregatorMetricRegistry
+    kind = known.get_metric_class("pass^k" if name == "pass_power_k" else name)
     kind.__name__ = kind.__qualname__ = class_name
     return kind
 

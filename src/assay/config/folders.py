@@ -14,7 +14,7 @@ def cache_folder() -> Path:
         return Path(chosen).expanduser()
     from platformdirs import user_cache_path
 
-    return user_cache_path("assay", appauthor=False)
+    return user_cache_path("assay")
 
 
 def runs_folder() -> str:

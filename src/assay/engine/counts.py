@@ -3,12 +3,11 @@
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from assay.models.servers.remedies import OF_A_TEXT
-from assay.records import Failed, Request
+from assay.records import Failed
 
 FIRST_REQUESTS = 20
 """Number of first requests of a task which, all failed for one permanent reason, stop it; and of first documents, whose code or
@@ -27,7 +26,6 @@ class TemporaryFailure(Failed):
 
 Asks = tuple[tuple[str, int], ...]
 """The numbers of a plan's requests by role, step by step."""
-ROLE = attrgetter("role")
 
 
 def _zeros() -> defaultdict[str, int]:
@@ -44,26 +42,8 @@ class TaskCounts:
     known: defaultdict[str, int] = field(default_factory=_zeros)
     received: defaultdict[str, int] = field(default_factory=_zeros)
     of_ended: defaultdict[str, int] = field(default_factory=_zeros)
-    _steps: dict[tuple[str, int], Asks] = field(default_factory=dict)
-
-    def ask(self, requests: Sequence[Request], before: Asks) -> Asks:
-        """Count the requests of a plan's step; returns those of the plan with the ones `before`."""
-        roles = set(map(ROLE, requests))
-        steps = []
-        for role in roles:
-            number = len(requests) if len(roles) == 1 else sum(request.role == role for request in requests)
-            self.asked[role] += number
-            step = self._steps.get((role, number))  # shared by the plans: thousands are open at once
-            if step is None:
-                step = self._steps[role, number] = ((role, number),)
-            steps.append(step)
-        return steps[0] if len(steps) == 1 and not before else sum(steps, before)
-
-    def end(self, asks: Asks) -> None:
-        """Count a plan that ended."""
-        self.ended += 1
-        for role, number in asks:
-            self.of_ended[role] += number
+    steps: dict[Asks, Asks] = field(default_factory=dict)
+    """The numbers of requests that steps of plans have: plans share one object."""
 
 
 @dataclass(slots=True)

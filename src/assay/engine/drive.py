@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from assay.engine.calls import KeyedCall, ResumeCalls, ToolLane
 from assay.engine.counts import Asks, EarlyStop, TaskCounts
 from assay.engine.fleet_lane import FleetLane, lane
-from assay.engine.keys import Keys, hash_of, nth_key
+from assay.engine.keys import Keys, count_draw, hash_of, nth_key
 from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane, WindowLane
 from assay.engine.retry import timed
 from assay.engine.thread_lane import LocalTurns
@@ -46,7 +46,7 @@ class ResponseStore(Protocol):
 
     @property
     def own(self) -> Journal: ...
-    def get(self, key: bytes) -> Response | None: ...
+    def find(self, keys: Sequence[bytes]) -> Mapping[bytes, Response]: ...
     def add(self, answered: Sequence[tuple[bytes, Response]], role: str) -> None: ...
     def claim(self, key: bytes) -> bool: ...
     def paid(self) -> Iterator[tuple[str, Response]]: ...
@@ -114,19 +114,12 @@ class _Plan:
         self.asks: Asks = ()
         self.responses: list[Response | None] = []
         self.missing = 0
-        self.drawn: dict[bytes, int] | None = None
+        self.drawn: dict[bytes, int] = {}
+        """Numbers of requests so far by their keys, of those that may be answered otherwise when they are sent again."""
         self.keys: dict[int, bytes] = {}
         """Of the requests of this step, by place."""
         self.answered: dict[int, bytes] | None = {} if is_kept else None
         """By the id of a response the key of its request, where the outcome is kept."""
-
-    def nth(self, key: bytes) -> int:
-        """Number of earlier requests of this plan with this key."""
-        if self.drawn is None:
-            self.drawn = {}
-        before = self.drawn.get(key, 0)
-        self.drawn[key] = before + 1
-        return before
 
 
 class Engine:
@@ -239,8 +232,7 @@ class Engine:
         for role, response in self._store.own.paid(unclaimed=True):
             self._charge(None, role, response)
         self.usage.unanswered = sum(queue.unanswered for queue in self._remote())
-        models = self._remote_models.items()
-        self.usage.bound = frozenset(role for role, model in models if getattr(model, "is_usage_bound", False))
+        self.usage.bound = frozenset(role for role, model in self._remote_models.items() if model.is_usage_bound)
         self._store.sync()
         if self._notice is not None:
             self._notice()
@@ -331,12 +323,15 @@ class Engine:
         while True:
             if plan.answered is not None and responses is not None:
                 plan.answered |= {id(responses[slot]): key for slot, key in plan.keys.items()}
+                plan.keys = {}
             try:
                 requests = next(plan.plan) if responses is None else plan.plan.send(responses)
             except StopIteration as stop:
                 self._open -= 1
-                plan.counts.end(plan.asks)
-                self._end(Ended(plan.what, self._kept(plan, stop.value)))
+                plan.counts.ended += 1
+                for role, number in plan.asks:
+                    plan.counts.of_ended[role] += number
+                self._end(Ended(plan.what, stop.value if plan.answered is None else self._kept(plan, stop.value)))
                 if self.early_stop.is_new:
                     self._drop_stopped()
                 return
@@ -346,57 +341,66 @@ class Engine:
             responses = plan.responses  # type: ignore[assignment]  # nothing is missing
 
     def _ask(self, plan: _Plan, requests: Sequence[Request | Call]) -> None:
+        """Ask the models of a plan's step, and begin its calls."""
         plan.responses = [None] * len(requests)
         plan.missing = len(requests)
-        if plan.answered is not None:
-            plan.keys = {}
-        if Call not in map(type, requests):
-            self._ask_models(plan, list(enumerate(requests)))  # type: ignore[arg-type]  # no calls are among them
-            return
-        calls = [(slot, request) for slot, request in enumerate(requests) if isinstance(request, Call)]
-        self._ask_models(
-            plan, [(slot, request) for slot, request in enumerate(requests) if not isinstance(request, Call)]
-        )
-        self._begin(plan, calls)
+        calls: list[tuple[int, Call]] = []
+        asked: dict[str, tuple[list[int], list[Request]]] = {}
+        for slot, request in enumerate(requests):
+            if isinstance(request, Call):
+                calls.append((slot, request))
+                continue
+            slots, own = asked.setdefault(request.role, ([], []))
+            slots.append(slot)
+            own.append(request)
+        asks: Asks = ()
+        for role, (slots, own) in asked.items():
+            asks += ((role, len(own)),)
+            self._ask_model(plan, role, slots, own)
+        plan.asks += plan.counts.steps.setdefault(asks, asks)  # shared by the plans: thousands are open at once
+        if calls:
+            self._begin(plan, calls)
 
-    def _ask_models(self, plan: _Plan, requests: Sequence[tuple[int, Request]]) -> None:
-        """Look every request up in the store, and send the others to their models; each comes with its slot in the plan."""
+    def _ask_model(self, plan: _Plan, role: str, slots: Sequence[int], requests: Sequence[Request]) -> None:
+        """Look requests up in the store, and send the others to their model; `slots` are their places in the plan's step."""
         self.counts.asked += len(requests)
-        plan.asks = plan.counts.ask([request for _, request in requests], plan.asks)
-        new: dict[str, list[KeyedRequest]] = {}
-        stopped = self.early_stop.stopped.get(plan.task)
-        stored_under, waiting, is_kept = self._store.get, self._waiting, plan.answered is not None
-        role, keys, unsent = None, None, []
-        for slot, request in requests:
-            if request.role is not role:
-                role = request.role
-                keys, unsent = self._keys.get(role), new.setdefault(role, [])
-            keyed = _keyed(request, plan, keys) if keys is not None and stopped is None else None
-            if keyed is None:
-                unknown = f"no model with the role {role!r} in this run" if keys is None else f"the prompt has {HALF}"
-                plan.responses[slot] = Failed(stopped or unknown)
+        plan.counts.asked[role] += len(requests)
+        keys = self._keys.get(role)
+        refused = self.early_stop.stopped.get(plan.task, "" if keys else f"no model with the role {role!r} in this run")
+        if keys is None or refused:
+            for slot in slots:
+                plan.responses[slot] = Failed(refused)
+            plan.missing -= len(requests)
+            return
+        hashes, sendable = keys.keyed(requests, plan.sample, plan.drawn)
+        stored = self._store.find(hashes)
+        waiting, unsent = self._waiting, []
+        for slot, key, request in zip(slots, hashes, sendable, strict=True):
+            if not key:
+                plan.responses[slot] = Failed(f"the prompt has {HALF}")
                 plan.missing -= 1
                 continue
-            key = keyed[0]
-            if is_kept:
+            if plan.answered is not None:
                 plan.keys[slot] = key
             others = waiting.get(key)
             if others is not None:
                 others.append((plan, slot))
                 continue
-            known = stored_under(key)
-            if known is not None and _fits(request, known):
-                self._use(key, known, role, plan, slot)
-                plan.responses[slot] = known
-                plan.missing -= 1
-                plan.counts.known[role] += 1
-            else:
+            known = stored.get(key)
+            if known is None or not _fits(request, known):
                 waiting[key] = [(plan, slot)]
-                unsent.append(keyed)
-        for role, unsent in new.items():
-            if unsent:
-                self.counts.sent += len(unsent)
-                self._lanes[role].put(unsent)
+                unsent.append((key, request))
+                continue
+            if key in self._tried:
+                self._tried.discard(key)  # counted when it was sent
+            else:
+                self._claim(key, plan.task, role, known)
+            plan.responses[slot] = known
+            plan.missing -= 1
+            plan.counts.known[role] += 1
+        if unsent:
+            self.counts.sent += len(unsent)
+            self._lanes[role].put(unsent)
 
     def _begin(self, plan: _Plan, calls: Sequence[tuple[int, Call]]) -> None:
         """Begin the calls of a plan's step that are not finished yet. If one of its tools was cut off, none begins."""
@@ -407,8 +411,9 @@ class Engine:
             if not call.identity:
                 self._calls.begin(call, deliver)
                 continue
-            key = hash_of(b"call", plan.sample, *(str(each).encode("utf-8", "surrogatepass") for each in call.identity))
-            keyed = KeyedCall(nth_key(key.digest(), plan.nth(key.digest())), call, deliver)
+            parts = [str(part).encode("utf-8", "surrogatepass") for part in call.identity]
+            key = hash_of(b"call", plan.sample, *parts).digest()
+            keyed = KeyedCall(nth_key(key, count_draw(plan.drawn, key)), call, deliver)
             known = self._calls.known(keyed.key, call)
             if isinstance(known, Failed):
                 cut = known
@@ -425,15 +430,6 @@ class Engine:
             plan.responses[slot] = cut
             plan.missing -= 1
 
-    def _use(self, key: bytes, known: Response, role: str, plan: _Plan, slot: int) -> None:
-        """Count a stored response, of this process or an earlier one of the run; an earlier one is charged once."""
-        if plan.answered is not None:
-            plan.keys[slot] = key
-        if key in self._tried:
-            self._tried.discard(key)  # counted when it was sent
-        else:
-            self._claim(key, plan.task, role, known)
-
     def _claim(self, key: bytes, task: str, role: str, known: Response) -> None:
         """Count a response that is known, and charge it to its task the first time."""
         self.counts.known += 1
@@ -442,7 +438,11 @@ class Engine:
 
     def _receive(self, role: str, arrived: Sequence[tuple[bytes, Request, Response]]) -> None:
         """Store responses, then pass each to the plans that wait for it."""
-        fitting = [(key, checked(request, response)) for key, request, response in arrived]
+        fitting: list[tuple[bytes, Response]] = []
+        for key, request, response in arrived:
+            is_number = type(response) is Likelihood and type(response.value) is float and response.value < math.inf
+            is_usual = is_number and type(request) is Loglikelihood  # as most are
+            fitting.append((key, response if is_usual else checked(request, response)))
         self._store.add(fitting, role)
         is_remote, waiting = role in self._remote_models, self._waiting
         for key, response in fitting:
@@ -494,24 +494,10 @@ def _ignore(_: Ended) -> None:
     """Ignore plans that finish before the engine runs: none does."""
 
 
-def _keyed(request: Request, plan: _Plan, keys: Keys) -> KeyedRequest | None:
-    """Return a request's key, and the request as it is sent: a sampled one has the id of its draw. None where no key can be made:
-    the request has half a character."""
-    try:
-        if type(request) is not Generate or not keys.is_sampled(request):
-            return keys.key(request), request
-        key = keys.sampled_key(request, plan.sample)
-    except UnicodeEncodeError:
-        return None
-    nth = plan.nth(key)
-    draw = b"\0".join((plan.sample, "\0".join(request.node).encode(), b"%d" % nth))
-    return nth_key(key, nth), Generate(request.prompt, request.params, request.repeat, request.role, request.node, draw)
-
-
 def first_key(request: Request, sample: bytes, model: AnyModel) -> KeyedRequest | None:
     """The first request of a sample's plan with its key, as it is sent; None where no key can be made."""
-    plan = _Plan(Started(None, sample, iter(()), ""), TaskCounts())  # type: ignore[arg-type]  # never driven
-    return _keyed(request, plan, Keys(model.identity, model.can.samples))
+    [key], [sent] = Keys(model.identity, model.can.samples).keyed([request], sample, {})
+    return (key, sent) if key else None
 
 
 def answer_to(request: Request, response: Response, seconds: float, attempts: int) -> Response:
@@ -526,9 +512,6 @@ def _fits(request: Request, response: Response) -> bool:
 
 def checked(request: Request, response: Response) -> Response:
     """Return the response, or a failure if it is of the wrong kind or its log-likelihood is not a number."""
-    if type(response) is Likelihood and type(request) is Loglikelihood and type(response.value) is float:  # as most are
-        is_number = response.value < math.inf
-        return response if is_number else Failed(f"the model gave the log-likelihood {response.value!r}")
     if not isinstance(response, Failed) and not _fits(request, response):
         return Failed(f"the model answered {type(request).__name__} with {response!r:.80}")
     if isinstance(response, Likelihood):

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import cast
 
-from assay.engine.lanes import GRACE_SECONDS, Budget, KeyedRequest, Lane, Receive, RemoteLane, WindowLane
+from assay.engine.lanes import GRACE_SECONDS, Budget, KeyedRequest, Lane, Receive, RemoteLane, WindowLane, error_of
 from assay.engine.pieces import PrefixQueue
 from assay.engine.thread_lane import LocalTurns, ThreadLane
 from assay.errors import SelfExplanatory
@@ -203,8 +203,7 @@ class FleetLane:
         def end(task: "asyncio.Task[None]") -> None:
             self._tasks.discard(task)
             member.calls.pop(task, None)
-            if not task.cancelled() and task.exception() is not None and self._error is None:
-                self._error = task.exception()
+            self._error = self._error or error_of(task)
             self._wake.set()
 
         task.add_done_callback(end)
@@ -278,9 +277,8 @@ class FleetLane:
             self._wake.set()
 
     def _on_end_of_joining(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and task.exception() is not None and self._error is None:
-            self._error = task.exception()
-            self._wake.set()
+        self._error = self._error or error_of(task)
+        self._wake.set()
 
     async def __aenter__(self) -> "FleetLane":
         await self._model.__aenter__()

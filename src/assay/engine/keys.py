@@ -1,6 +1,6 @@
 """Keys of requests: what identifies a request, so that its response is found again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 import orjson
@@ -25,6 +25,32 @@ class Keys:
         self._generate = hash_of(b"generate", identity.encode())
         self._context: tuple[Prompt | None, blake2b] = (None, self._likelihood)
         self._params = PerParams(self._written)
+
+    def keyed(
+        self, requests: Sequence[Request], sample: bytes, drawn: dict[bytes, int]
+    ) -> tuple[list[bytes], list[Request]]:
+        """Return the keys of a sample's requests, and the requests as they are sent: a sampled one has the id of its draw, which
+        is counted in `drawn`. The key is empty where none can be made: the request has half a character."""
+        keys: list[bytes] = []
+        sent: list[Request] = []
+        for request in requests:
+            as_sent: Request = request
+            try:
+                if type(request) is Generate and self._params.of(request.params)[1]:
+                    key, as_sent = self._drawn(request, sample, drawn)
+                else:
+                    key = self.key(request)
+            except UnicodeEncodeError:
+                key = b""
+            keys.append(key)
+            sent.append(as_sent)
+        return keys, sent
+
+    def _drawn(self, request: Generate, sample: bytes, drawn: dict[bytes, int]) -> tuple[bytes, Request]:
+        key = self.sampled_key(request, sample)
+        nth = count_draw(drawn, key)
+        draw = b"\0".join((sample, "\0".join(request.node).encode(), b"%d" % nth))
+        return nth_key(key, nth), request._replace(draw=draw)
 
     def key(self, request: Request) -> bytes:
         """Return the key of a deterministic request."""
@@ -51,10 +77,6 @@ class Keys:
             _add(state, b"node", "\0".join(request.node).encode())
         return state.digest()
 
-    def is_sampled(self, request: Generate) -> bool:
-        """Whether the model may answer differently when the request is sent again."""
-        return self._params.of(request.params)[1]
-
     def _generated(self, request: Generate) -> blake2b:
         state = self._generate.copy()
         _add(state, self._params.of(request.params)[0])
@@ -71,6 +93,13 @@ class Keys:
 def nth_key(key: bytes, nth: int) -> bytes:
     """Return the key of the n-th equal request of a sample, counted from 0: the first has the key itself."""
     return hash_of(b"nth", key, nth.to_bytes(4)).digest() if nth else key
+
+
+def count_draw(drawn: dict[bytes, int], key: bytes) -> int:
+    """Count an equal request of a sample; returns the number of those before it."""
+    nth = drawn.get(key, 0)
+    drawn[key] = nth + 1
+    return nth
 
 
 def _is_greedy(params: Mapping[str, object]) -> bool:

@@ -209,6 +209,11 @@ class WindowLane:
         return None
 
 
+def error_of(task: "asyncio.Task[None]") -> BaseException | None:
+    """Return the error that a task ended with; None where it was canceled."""
+    return None if task.cancelled() else task.exception()
+
+
 class RemoteLane:
     """Queue of a server, with as many requests in flight as the concurrency window allows.
 
@@ -318,10 +323,8 @@ class RemoteLane:
 
     def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None and self._error is None:
-            self._error = task.exception()
-            self._wake.set()
-        if not self.is_busy:
+        self._error = self._error or error_of(task)
+        if self._error is not None or not self.is_busy:
             self._wake.set()
 
     async def __aenter__(self) -> "RemoteLane":
@@ -386,8 +389,7 @@ class CallLane:
 
     def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None and self._error is None:
-            self._error = task.exception()
+        self._error = self._error or error_of(task)
         self._wake.set()
 
     def put(self, requests: Sequence[object]) -> None:

@@ -96,9 +96,7 @@ class ThreadLane(WindowLane):
         return False
 
     def _ready(self) -> list[list[KeyedResponse] | None]:
-        if self._answered is None or not self._windows:
-            return []
-        return self._answered.ready()
+        return [] if self._answered is None else self._answered.ready()
 
     def _may_send(self) -> bool:
         if self._windows:

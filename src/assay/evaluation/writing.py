@@ -227,9 +227,9 @@ def folder_sinks(
         live.follow(name, keeper.parquet)
     files = task.files(folder.path, folder.manifest["created"], file_label(task, prepared))
     if files is None:
-        return [keeper.add], keeper.end
+        return keeper.adders, keeper.end
     folder.keepers.append(files)
-    return [keeper.add, files.add], keeper.end
+    return [*keeper.adders, files.add], keeper.end
 
 
 def all_of(sinks: Sequence[Keep]) -> Keep | None:

@@ -31,14 +31,12 @@ def _names(written: str | Sequence[str]) -> list[str]:
     return [written] if isinstance(written, str) else list(written)
 
 
-def unknown_tools(entry: Record, tools: Collection[str]) -> Iterator[tuple[str, str]]:
+def unknown_tools(metric: str, params: Value, tools: Collection[str]) -> Iterator[tuple[str, str]]:
     """The parameters of a metric that name tools which no agent has, with the name."""
-    params = entry.get("params")
-    key = TOOL_PARAMETERS.get(str(entry.get("name")))
+    key = TOOL_PARAMETERS.get(metric)
     if key is not None and isinstance(params, Mapping):
-        yield from (
-            (key, name) for name in _names(params.get(key) or ()) if isinstance(name, str) and name not in tools
-        )
+        names = _names(params.get(key) or ())
+        yield from ((key, name) for name in names if isinstance(name, str) and name not in tools)
 
 
 def calls_of(value: Value) -> list[JSONDict]:

@@ -41,10 +41,12 @@ class AgentNode(LlmNode):
     cost of all replies are `<key>_usage`.
     """
 
-    max_turns: int
     injected: Mapping[int, str]
     """System messages by turn, counted from 1; without tools by turn of the conversation, as SyGra counts: from 0, of two."""
-    key: str = "messages"
+
+    @property
+    def key(self) -> str:
+        return str(self.spec.keys[0])
 
     def conversation(self, state: State) -> tuple[Message, ...]:
         messages = LlmNode.conversation(self, state)
@@ -55,10 +57,11 @@ class AgentNode(LlmNode):
 
     def ask(self, state: State, walk: Walk) -> Steps:
         state, begun = self.prepared(state)
+        max_turns = self.spec.max_turns
         messages = begun
         calls: list[JSONDict] = [*(state.get(f"{self.key}_tool_calls") or ())]  # of earlier visits
         usage: JSONDict = {**UNUSED, **(state.get(f"{self.key}_usage") or {})}
-        for turn in range(1, self.max_turns + 1):
+        for turn in range(1, max_turns + 1):
             if turn in self.injected and self.tools:
                 messages = (*messages, Message("system", self.injected[turn]))
             state |= self._trajectory(messages, calls, usage)
@@ -71,7 +74,7 @@ class AgentNode(LlmNode):
             messages = (*messages, Message("assistant", response.text, tuple(map(tool_call_of, response.calls))))
             messages += tuple((yield from self._call_tools(response, walk, (turn, usage["turns"]), calls)))
         said = {**self._trajectory(messages, calls, usage), self.key: response.text}
-        raise UnfinishedAgent(f"the agent {self.name!r} still called tools after {self.max_turns} turns", said)
+        raise UnfinishedAgent(f"the agent {self.name!r} still called tools after {max_turns} turns", said)
 
     def _trajectory(self, messages: Sequence[Message], calls: Sequence[JSONDict], usage: JSONDict) -> Updates:
         return {

@@ -28,11 +28,8 @@ class NumberEvidence(NamedTuple):
     values: Sequence[Value]
 
 
-class NoResults(ValueError):
-    """There is nothing to aggregate, hence no number."""
-
-    def __init__(self) -> None:
-        super().__init__("there are no unit results")
+NO_RESULTS = "there are no unit results"
+"""Why there is no number where there is nothing to aggregate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,7 @@ class Collation:
     def aggregate(self, values: Sequence[Value]) -> JSONDict:
         """Return the numbers of these values."""
         if not values and not self.counts_nothing:
-            raise NoResults
+            raise ValueError(NO_RESULTS)
         return self.summarize(values)
 
 
@@ -72,14 +69,22 @@ def is_correct(result: "UnitMetricResult") -> bool:
     return bool(result.correct)
 
 
+def collate_values(name: str, read: Callable[["UnitMetricResult"], Value], aggregation: Aggregation) -> Collation:
+    """An aggregation over what is read of unit results: one number, with its standard error."""
+
+    def summarize(values: Sequence[Value]) -> JSONDict:
+        number: Value = aggregation.function(values)
+        return dict(number) if isinstance(number, Mapping) else {name: number}
+
+    def evidence(values: Sequence[Value]) -> Mapping[str, NumberEvidence]:
+        return {name: NumberEvidence(aggregation, values)}
+
+    return Collation(read=read, summarize=summarize, numbers=(name,), evidence=evidence)
+
+
 def accuracy(*, key: str | None = None) -> Collation:  # noqa: ARG001
     """The share of records that are correct. `key` changes nothing: SyGra's configurations write it."""
-    return Collation(
-        read=is_correct,
-        summarize=lambda values: {"accuracy": sum(values) / len(values)},
-        numbers=("accuracy",),
-        evidence=lambda values: {"accuracy": NumberEvidence(AGGREGATIONS["mean"], values)},
-    )
+    return collate_values("accuracy", is_correct, AGGREGATIONS["mean"])
 
 
 # --- attempts at problems -------------------------------------------------------------------------------------------------
@@ -262,27 +267,33 @@ def _read_classes(
     )
 
 
-class ClassCounts:
-    """How often each class was right, was given, and was found, in the order in which classes are first right."""
+NumberedResult = tuple[int, int, bool]
+"""The numbers of the right and the given class, -1 for none of those that count, and whether the answer is correct."""
 
-    def __init__(self, values: Sequence[ClassedResult], labels: Sequence[Value] | None) -> None:
-        self.right, self.predicted, self.hits = Counter[str](), Counter[str](), Counter[str]()
-        spelled, answered = dict[str, str](), dict[str, str]()
-        for value, count in Counter(values).items():
-            if value.golden is not None:
-                spelled.setdefault(value.fold(value.golden), value.golden)
-                self.right[value.fold(value.golden)] += count
-            if value.answer is not None:
-                answer = value.fold(value.answer)
-                answered.setdefault(answer, value.answer)
-                self.predicted[answer] += count
-                self.hits[answer] += count * value.is_correct
-        if not self.right and not self.predicted:
-            raise NoResults
-        self.classes = {**spelled, **{label: text for label, text in answered.items() if label not in spelled}}
-        """The classes that count, each as it is spelled: those that were right, then those that were only given."""
-        if labels is not None:
-            self.classes = {values[-1].fold(str(label)): str(label) for label in labels}
+
+def number_classes(
+    values: Sequence[ClassedResult], labels: list[Value] | None
+) -> tuple[Sequence[str], Mapping[ClassedResult, NumberedResult]]:
+    """Return the classes that count, as they are spelled: those that were right, then those only given, unless `labels` names
+    them; and each different result by their numbers."""
+    distinct, classes = dict.fromkeys(values), dict[str, str]()
+    for side in ("golden", "answer"):
+        for value in distinct:
+            text = getattr(value, side)
+            if text is not None:
+                classes.setdefault(value.fold(text), text)
+    if not classes:
+        raise ValueError(NO_RESULTS)
+    if labels is not None:
+        classes = {values[-1].fold(str(label)): str(label) for label in labels}
+    places = {label: place for place, label in enumerate(classes)}
+
+    def place_of(value: ClassedResult, text: str | None) -> int:
+        return -1 if text is None else places.get(value.fold(text), -1)
+
+    return [*classes.values()], {
+        value: (place_of(value, value.golden), place_of(value, value.answer), value.is_correct) for value in distinct
+    }
 
 
 _SCORE = {"precision": "precision", "recall": "recall", "f1_score": "f1"}
@@ -296,38 +307,31 @@ def _of_classes(name: str, golden_key: str | None, predicted_key: str, labels: l
             raise ValueError(f"{parameter} is empty")
     if labels is not None and not labels:
         raise ValueError("labels must name a class")
+    score, average = _SCORE[name], f"average_{name}"
 
     def summarize(values: Sequence[ClassedResult]) -> JSONDict:
-        counts = ClassCounts(values, labels)
+        classes, numbered = number_classes(values, labels)
+        right, given, hits = Counter[int](), Counter[int](), Counter[int]()
+        for value, count in Counter(values).items():
+            golden, answer, is_hit = numbered[value]
+            right[golden] += count
+            given[answer] += count
+            hits[answer] += count * is_hit
         scores = {
-            spelled: score_of_counts(_SCORE[name], counts.hits[label], counts.predicted[label], counts.right[label])
-            for label, spelled in counts.classes.items()
+            spelled: score_of_counts(score, hits[place], given[place], right[place])
+            for place, spelled in enumerate(classes)
         }
-        return {f"average_{name}": sum(scores.values()) / len(scores), f"{name}_per_class": scores}
+        return {average: sum(scores.values()) / len(scores), f"{name}_per_class": scores}
 
     def evidence(values: Sequence[ClassedResult]) -> Mapping[str, NumberEvidence]:
-        """The records as numbers of classes, with what makes the average of them."""
-        places = {label: place for place, label in enumerate(ClassCounts(values, labels).classes)}
-        by_number = {
-            value: (
-                -1 if value.golden is None else places.get(value.fold(value.golden), -1),
-                -1 if value.answer is None else places.get(value.fold(value.answer), -1),
-                value.is_correct,
-            )
-            for value in dict.fromkeys(values)
-        }
-        score, average = _SCORE[name], f"average_{name}"
-        function = partial(macro_score, score=score, classes=len(places))
-        influence = partial(macro_influence, score=score, classes=len(places))
+        classes, numbered = number_classes(values, labels)
+        function = partial(macro_score, score=score, classes=len(classes))
+        influence = partial(macro_influence, score=score, classes=len(classes))
         aggregation = Aggregation(average, function, influence)
-        return {average: NumberEvidence(aggregation, [by_number[value] for value in values])}
+        return {average: NumberEvidence(aggregation, [numbered[value] for value in values])}
 
-    return Collation(
-        read=partial(_read_classes, golden_key or predicted_key, predicted_key, golden_key is not None),
-        summarize=summarize,
-        numbers=(f"average_{name}",),
-        evidence=evidence,
-    )
+    read = partial(_read_classes, golden_key or predicted_key, predicted_key, golden_key is not None)
+    return Collation(read=read, summarize=summarize, numbers=(average,), evidence=evidence)
 
 
 def precision(*, predicted_key: str, golden_key: str | None = None, labels: list[Value] | None = None) -> Collation:

@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from assay.dialect import Dialect
 from assay.errors import Place
 from assay.graphs import aggregator_metrics as own
-from assay.graphs.aggregator_metrics import Collation, NumberEvidence
+from assay.graphs.aggregator_metrics import Collation, collate_values
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra_aggregators import sygra_aggregators
 from assay.graphs.sygra_classes import AggregatorMetric, MetricRegistry, UnitMetricResult, declare_aggregator_class
@@ -67,18 +68,10 @@ def of_aggregation(name: str, aggregation: Aggregation) -> MakeCollation:
 
     def make(**params: UserValue) -> Collation:
         need_library(aggregation.needs, Place(f"aggregator metric {name!r}"), f"aggregation {name!r}")
-        bound = aggregation.bound({key: value for key, value in params.items() if key not in reads.named})
-
-        def summarize(values: Sequence[Value]) -> JSONDict:
-            number: Any = bound.function(values)
-            return dict(number) if isinstance(number, Mapping) else {name: number}
-
-        return Collation(
-            read=partial(read, **{key: value for key, value in params.items() if key in reads.named}),
-            summarize=summarize,
-            numbers=None if is_users else (name,),
-            evidence=lambda values: {name: NumberEvidence(bound, values)},
-        )
+        of_reader = {key: value for key, value in params.items() if key in reads.named}
+        others = {key: value for key, value in params.items() if key not in reads.named}
+        collation = collate_values(name, partial(read, **of_reader), aggregation.bound(others))
+        return replace(collation, numbers=None) if is_users else collation
 
     make.sentence = aggregation.sentence  # type: ignore[attr-defined]  # for `assay ls`
     return dress(make, aggregation.function, [reads, AGGREGATIONS.accepts(aggregation)])
@@ -121,12 +114,8 @@ AGGREGATOR_METRICS: Registry[MakeCollation, Collation] = RegistryWithOthers(
 )
 
 
-def aggregator_class(name: str) -> type[AggregatorMetric]:
-    """The class of an aggregator metric, as SyGra's registry gives it."""
-    make: Any = AGGREGATOR_METRICS.find(name, Place(f"aggregator metric {name!r}"))
-    if hasattr(make, "sygra_class"):
-        kind: type[AggregatorMetric] = make.sygra_class
-        return kind
+def aggregator_class(name: str, make: MakeCollation) -> type[AggregatorMetric]:  # noqa: ARG001  # the shape of a stand-in
+    """The class that stands for an aggregator metric in SyGra's registry."""
 
     class DeclaredAggregator(AggregatorMetric):
         def __init__(self, **config: UserValue) -> None:

@@ -16,23 +16,20 @@ from assay.graphs.agents import AgentNode, UserNode
 from assay.graphs.history import ChatMessage, History
 from assay.graphs.judge_node import JudgedNode, JudgeMetric
 from assay.graphs.models import GraphModels
-from assay.graphs.reading import GraphFile, read_graph
+from assay.graphs.reading import GraphFile, read_graph, written_texts
 from assay.graphs.shared_state import SharedObject
 from assay.graphs.spec import (
     END,
     START,
     AgentSpec,
     AnyNode,
-    ChoiceSpec,
     GenerationSpec,
     LambdaSpec,
     LikelihoodSpec,
     LlmSpec,
-    LoglikelihoodSpec,
     MultiLlmSpec,
     Record,
     RecordLimits,
-    RollingSpec,
     SampledColumn,
     SamplerSpec,
     SubgraphSpec,
@@ -40,12 +37,13 @@ from assay.graphs.spec import (
     Value,
 )
 from assay.graphs.tools import find_tools, parameters
-from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics, unfinished_results
-from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
-from assay.records import JSONDict, UserFunction, UserValue
+from assay.graphs.unit_node import UnitMetrics, bind_unit_metrics, judge_metrics, unfinished_results
+from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, Ways
+from assay.records import JSONDict, Prompt, UserFunction, UserValue
 from assay.samples.rows import DataError
 from assay.scoring.helper_code import Helpers
 from assay.signatures import accepted, can_take, is_async
+from assay.tasks.kinds import FindDefinition
 from assay.user_code import place_of, user_code
 
 ReadColumn = Callable[[GraphFile, SampledColumn, tuple[str | int, ...]], Sequence[Value]]
@@ -60,7 +58,7 @@ class GraphBinder:
     file: GraphFile
     models: GraphModels
     helpers: Helpers
-    inner: Callable[[str, Place], GraphFile]
+    inner: FindDefinition | None
     column: ReadColumn
     trail: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
@@ -76,14 +74,13 @@ class GraphBinder:
             bound = collect(self.problems, self._node, name, node) if node.node_state == "active" else None
             if bound is not None:
                 nodes[name] = bound
-        ways = {name: self._way(name) for name in (*self.file.nodes, START)}
+        ways = {name: self._ways(name) for name in (*self.file.nodes, START)}
         if self.problems:
             raise ConfigError(self.problems)
         properties = self.file.config.graph_config.graph_properties
         return Graph(
             nodes,
             ways,
-            ways[START],
             properties.max_steps,
             finish,
             keeps_records=any(map(_runs_user_code, nodes.values())),
@@ -93,9 +90,10 @@ class GraphBinder:
             shared=[*self.shared.values()],
         )
 
-    def _way(self, source: str) -> OutgoingEdges:
+    def _ways(self, source: str) -> Ways:
         """Where edges lead from a node."""
-        always, forks = [], []
+        always: list[str] = []
+        forks: list[ConditionalEdge] = []
         for number, edge in enumerate(self.file.edges):
             if edge.source != source:
                 continue
@@ -110,7 +108,7 @@ class GraphBinder:
             ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
             name = f"the condition {edge.condition} after {source!r}"
             forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}, name))
-        return OutgoingEdges(tuple(always), tuple(forks))
+        return [*always, *forks]
 
     def function(self, name: str, place: Place, *shapes: tuple[str, ...]) -> UserFunction:
         """Return the callable of a dotted name: a function, or `apply` of a class. `shapes` are the arguments that it may be
@@ -145,7 +143,7 @@ class GraphBinder:
                 if not self.models.settings.dialect.loses_unfinished_records:
                     self.unfinished.append(partial(unfinished_results, settings))
                 with suppress(ConfigError):  # reported where the node's metrics are checked
-                    function = NodeMetrics.of(settings).apply
+                    function = bind_unit_metrics(settings)
             if "unit_metrics_map" in settings and (judges := self._judges(settings)):
                 return JudgedNode(name, function, settings, judges=judges)
             waits = is_async(function)
@@ -186,23 +184,17 @@ class GraphBinder:
         return nodes.SamplerNode(name, drawn, in_turn)
 
     def _likelihood_node(self, name: str, node: LikelihoodSpec) -> GraphNode:
-        place = self.file.node_place(name, "model")
-        if isinstance(node, RollingSpec):
-            role, _ = self.models.likelihood_model(node.model, place, "rolling")
-            return likelihood_nodes.RollingNode(name=name, role=role, key=node.output_keys, text=Braces.of(node.text))
-        assert isinstance(node, ChoiceSpec | LoglikelihoodSpec)
-        chat = () if isinstance(node.prompt, str) else ("chat",)
-        role, write = self.models.likelihood_model(node.model, place, "loglikelihood", *chat)
-        prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else nodes.PromptTemplate.of(node.prompt)
-        shared: JSONDict = {
-            "name": name, "role": role, "key": node.output_keys, "context": likelihood_nodes.Context(prompt, write),
-        }  # fmt: skip
-        if isinstance(node, LoglikelihoodSpec):
-            return likelihood_nodes.LoglikelihoodNode(**shared, continuation=Braces.of(node.continuation))
-        choices = node.choices if isinstance(node.choices, str) else [Braces.of(choice) for choice in node.choices]
-        return likelihood_nodes.ChoiceNode(
-            **shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by
-        )
+        prompt = getattr(node, "prompt", None)
+        chat = () if isinstance(prompt, str) else ("chat",)
+        needs = ("rolling",) if prompt is None else ("loglikelihood", *chat)
+        role, write = self.models.likelihood_model(node.model, self.file.node_place(name, "model"), *needs)
+        if isinstance(prompt, str):
+            write_context: Callable[[JSONDict], Prompt] = partial(likelihood_nodes.filled, Braces.of(prompt))
+        else:
+            template = nodes.PromptTemplate.of(prompt or ())
+            write_context = lambda state: write(template.fill(state))  # noqa: E731
+        texts = [Braces.of(text) for path, text in written_texts(node) if path[0] != "prompt"]
+        return likelihood_nodes.NODES[type(node)](name, role, node, write_context, texts)
 
     def _generation_node(self, name: str, node: LlmSpec | MultiLlmSpec) -> GraphNode:
         at = partial(self.file.node_place, name)
@@ -221,7 +213,7 @@ class GraphBinder:
         shared: JSONDict = {
             "name": name,
             "prompt": nodes.PromptTemplate.of(node.prompt),
-            "input_key": node.input_key,
+            "spec": node,
             "pre": self.function(pre, at("pre_process"), ("state",)) if pre is not None else None,
             "history": History(properties.chat_history_window_size, not is_multiturn) if node.chat_history else None,
         }
@@ -230,7 +222,7 @@ class GraphBinder:
         shared |= {"model": models[""], "post": self._post(name, node), "tools": tools}
         if isinstance(node, AgentSpec):
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
-            return AgentNode(**shared, max_turns=node.max_turns, injected=injected, key=node.keys[0])
+            return AgentNode(**shared, injected=injected)
         return UserNode(**shared) if isinstance(node, UserSpec) else nodes.LlmNode(**shared)
 
     def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
@@ -260,7 +252,8 @@ class GraphBinder:
         if node.subgraph in self.trail:
             what = f"graphs contain each other in a circle: {' → '.join((*self.trail, node.subgraph))}"
             raise ConfigError.at(place, what, "remove one")
-        subgraph = self.inner(node.subgraph, place)
+        subgraph = self.inner(node.subgraph, place) if self.inner is not None else None
+        assert isinstance(subgraph, GraphFile)
         changed = changed_nodes(subgraph, node.node_config_map, self.file.node_place(name, "node_config_map"))
         models = replace(self.models, graph=changed)
         trail = (*self.trail, node.subgraph)

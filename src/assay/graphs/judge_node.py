@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from assay.graphs.nodes import LambdaNode
+from assay.graphs.output import timeless
 from assay.graphs.spec import Record, Value
-from assay.graphs.sygra_classes import UnitMetricResult, lost_result
+from assay.graphs.sygra_classes import lost_result
 from assay.graphs.unit_metrics import JUDGED, judged
 from assay.graphs.walk import NodeFailed, State, Steps, Walk
-from assay.records import Generate, JSONDict, Request, Response, UserValue
-from assay.scoring.declarations import Metric
+from assay.records import Generate, Request, UserValue
+from assay.scoring.declarations import Metric, prepared
 from assay.scoring.judges import LLMJudgeScorer
 from assay.scoring.results import GenResult, Result
 from assay.scoring.scorer_models import Unscored
-from assay.signatures import accepted, dress
+from assay.signatures import accepted
 
 QUESTION = "question"
 
@@ -32,28 +32,16 @@ class JudgeMetric:
 
     def result_of(self, state: Record, golden: Value, predicted: Value) -> Result:
         """The answer as the scorer takes it."""
-        doc = {key: _timeless(value) for key, value in state.items() if not str(key).startswith("__")}
+        doc = {key: timeless(value) for key, value in state.items() if not str(key).startswith("__")}
         return GenResult(doc, golden, _text(predicted), question=_text(state.get(self.key, "")))
 
-    def unit_result(self, worth: float, golden: Value, predicted: Value, said: JSONDict) -> UnitMetricResult:
-        about = {"threshold": self.threshold, **said}
-        return judged("llm_judge", golden, predicted, worth >= self.threshold, worth, **about)
 
-
-dress(JudgeMetric, JudgeMetric, [replace(accepted(JudgeMetric), takes_any=False), accepted(LLMJudgeScorer, 1)])
-LLM_JUDGE = Metric({JUDGED: JudgeMetric}, needs_golden=False)
+TAKES = [replace(accepted(JudgeMetric), takes_any=False), accepted(LLMJudgeScorer, 1)]
+LLM_JUDGE = Metric({JUDGED: prepared(JudgeMetric, TAKES, supplied=())}, needs_golden=False)
 
 
 def _text(value: Value) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(_timeless(value))
-
-
-def _timeless(value: Value) -> Value:
-    """A value without the seconds of tool calls and agents: the same answer makes the same prompt."""
-    if isinstance(value, Mapping):
-        return {key: inner for key, inner in value.items() if key != "seconds"}
-    is_calls = isinstance(value, list) and any(isinstance(each, Mapping) and "seconds" in each for each in value)
-    return [_timeless(each) for each in value] if is_calls else value
+    return value if isinstance(value, str) else "" if value is None else str(timeless(value))
 
 
 @dataclass(slots=True)
@@ -66,22 +54,26 @@ class JudgedNode(LambdaNode):
         golden, predicted = (state.get(str(self.settings.get(key))) for key in ("golden_key", "predicted_key"))
         results = {field: metric.result_of(state, golden, predicted) for field, metric in self.judges.items()}
         updates: State = dict(self.function(self.settings, state))
-        questions = {field: self._questions(metric, results[field], walk) for field, metric in self.judges.items()}
-        requests = [request for each in questions.values() if not isinstance(each, Unscored) for request in each]
+        asked = {field: self._questions(metric, results[field], walk) for field, metric in self.judges.items()}
+        requests = [request for posed in asked.values() if not isinstance(posed, Unscored) for request in posed]
         responses = list((yield requests)) if requests else []
         walk.take(requests, responses)
         replies = iter(responses)
         lost: list[str] = []
         for field, metric in self.judges.items():
-            posed = questions[field]
+            posed = asked[field]
             try:
                 if isinstance(posed, Unscored):
                     raise posed
-                said = _verdict(metric, results[field], [next(replies) for _ in posed])
-                updates[field] = metric.unit_result(said.pop(metric.scorer.name), golden, predicted, said).to_dict()
+                said = dict(metric.scorer.verdict(results[field], [next(replies) for _ in posed]))
             except Unscored as error:
                 updates[field] = lost_result(str(error))
                 lost.append(str(error))
+                continue
+            worth = said.pop(metric.scorer.name)
+            about = {"threshold": metric.threshold, **said}
+            result = judged("llm_judge", golden, predicted, worth >= metric.threshold, worth, **about)
+            updates[field] = result.to_dict()
         if len(lost) == len(self.settings.get("unit_metrics_map") or ()):
             raise NodeFailed("; ".join(dict.fromkeys(lost)))
         return updates
@@ -91,8 +83,4 @@ class JudgedNode(LambdaNode):
             asked = metric.scorer.questions(result)
         except Unscored as error:
             return error
-        return [each._replace(node=walk.node) if isinstance(each, Generate) else each for each in asked]
-
-
-def _verdict(metric: JudgeMetric, result: Result, responses: Sequence[Response]) -> dict[str, Any]:
-    return dict(metric.scorer.verdict(result, responses))
+        return [request._replace(node=walk.node) if isinstance(request, Generate) else request for request in asked]

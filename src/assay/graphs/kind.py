@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from assay.config.fields import Fields
-from assay.errors import Place, Problem
-from assay.graphs.reading import GraphFile, read_graph
+from assay.errors import Problem
+from assay.graphs.reading import read_graph
 from assay.graphs.spec import GraphConfig
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ class GraphKind:
     config = GraphConfig
     hint_keys = ("data_config", "output_config")
 
-    def read(self, fields: Fields, problems: list[Problem]) -> GraphFile | None:
-        return read_graph(fields, problems)
+    read = staticmethod(read_graph)
 
     def default_name(self, path: str) -> str:
         """Return the dotted path of the file's folder, from the nearest folder `tasks` on; the stem of other files.
@@ -47,12 +45,7 @@ class GraphKind:
     def prepare(self, task: "Task", settings: "Settings", helpers: "Helpers", find: "FindDefinition") -> "Runnable":
         from assay.graphs.task import prepare_graph
 
-        def find_graph(name: str, place: Place) -> GraphFile:
-            definition = find(name, place)
-            assert isinstance(definition, GraphFile)
-            return definition
-
-        return prepare_graph(task, settings, helpers, find_graph)
+        return prepare_graph(task, settings, helpers, find)
 
     def prepare_scoring(
         self, task: "Task", settings: "Settings", helpers: "Helpers", stored: "StoredTask"

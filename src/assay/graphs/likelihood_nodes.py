@@ -4,49 +4,41 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from assay.config.braces import Braces
-from assay.graphs.nodes import PromptTemplate
+from assay.graphs.spec import ChoiceSpec, LikelihoodSpec, LoglikelihoodSpec, RollingSpec
 from assay.graphs.walk import Asking, NodeFailed, State, Steps, Walk
-from assay.records import JSONDict, Likelihood, Loglikelihood, Message, Prompt, Request, Rolling
+from assay.records import JSONDict, Likelihood, Loglikelihood, Prompt, Request, Rolling
 from assay.statistics.softmax import softmax
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """The prompt before a continuation: text as it is, or a conversation in the model's chat template."""
-
-    written: Braces | PromptTemplate
-    write: Callable[[tuple[Message, ...]], Prompt]
-
-    def of(self, state: State) -> Prompt:
-        if isinstance(self.written, PromptTemplate):
-            return self.write(self.written.fill(state))
-        return filled(self.written, state)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LikelihoodNode:
-    """The base of these nodes: the role of the model, and the key of the result."""
+    """The base of these nodes: the role of the model, the prompt before a text, and the texts that the node asks about."""
 
     name: str
     role: str
-    key: str
+    spec: Any
+    write_context: Callable[[State], Prompt]
+    texts: Sequence[Braces]
+
+    @property
+    def key(self) -> str:
+        """The key of the result; what belongs to it has keys that begin so."""
+        return str(self.spec.output_keys)
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceNode(LikelihoodNode):
     """Asks about every choice at once. Normalised as the metrics of tasks do: by the letters or bytes of the choice alone."""
 
-    context: Context
-    choices: Sequence[Braces] | str
-    """Texts, or the key of the state that has them."""
-    delimiter: str
-    choose_by: str
-
     def ask(self, state: State, walk: Walk) -> Steps:
-        context, choices = self.context.of(state), self._choices(state)
-        requests = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role) for choice in choices]
+        context, choices = self.write_context(state), self._choices(state)
+        delimiter = self.spec.target_delimiter
+        requests = [Loglikelihood(context, f"{delimiter}{choice}", self.role) for choice in choices]
         likelihoods = yield from _likelihoods(requests, walk)
         probabilities = _shares([likelihood.value for likelihood in likelihoods])
         scored: list[JSONDict] = [
@@ -60,40 +52,34 @@ class ChoiceNode(LikelihoodNode):
             }
             for choice, likelihood, probability in zip(choices, likelihoods, probabilities, strict=True)
         ]
-        best = max(scored, key=lambda choice: choice[self.choose_by])
+        best = max(scored, key=lambda choice: choice[self.spec.choose_by])
         return {self.key: best["choice"], f"{self.key}_choices": scored}
 
     def _choices(self, state: State) -> list[str]:
-        if not isinstance(self.choices, str):
-            return [filled(choice, state) for choice in self.choices]
-        choices = state.get(self.choices)
+        """The texts of the node, or those that the state has."""
+        key = self.spec.choices
+        if not isinstance(key, str):
+            return [filled(choice, state) for choice in self.texts]
+        choices = state.get(key)
         if not isinstance(choices, list | tuple) or len(choices) < 2:
-            raise NodeFailed(f"{self.choices!r} must be a list of two choices or more, got {choices!r:.60}")
+            raise NodeFailed(f"{key!r} must be a list of two choices or more, got {choices!r:.60}")
         return [choice if isinstance(choice, str) else str(choice) for choice in choices]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoglikelihoodNode(LikelihoodNode):
     """Asks about one continuation."""
 
-    context: Context
-    continuation: Braces
-
     def ask(self, state: State, walk: Walk) -> Steps:
-        context, continuation = self.context.of(state), filled(self.continuation, state)
-        request = Loglikelihood(context, continuation, self.role)
+        request = Loglikelihood(self.write_context(state), filled(self.texts[0], state), self.role)
         [likelihood] = yield from _likelihoods([request], walk)
         return {self.key: likelihood.value, f"{self.key}_is_greedy": likelihood.greedy}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RollingNode(LikelihoodNode):
     """Asks about a whole text. Words and bytes are counted as `word_perplexity` and `byte_perplexity` count them."""
 
-    text: Braces
-
     def ask(self, state: State, walk: Walk) -> Steps:
-        text = filled(self.text, state)
+        text = filled(self.texts[0], state)
         [likelihood] = yield from _likelihoods([Rolling(text, self.role)], walk)
         words, size = len(re.split(r"\s+", text)), len(text.encode())
         return {
@@ -101,6 +87,13 @@ class RollingNode(LikelihoodNode):
             f"{self.key}_per_word": _per(likelihood.value, words),
             f"{self.key}_per_byte": _per(likelihood.value, size),
         }
+
+
+NODES: dict[type[LikelihoodSpec], type[LikelihoodNode]] = {
+    ChoiceSpec: ChoiceNode,
+    LoglikelihoodSpec: LoglikelihoodNode,
+    RollingSpec: RollingNode,
+}
 
 
 def filled(text: Braces, state: State) -> str:

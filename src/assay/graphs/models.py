@@ -5,12 +5,12 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from assay.config.source import Source, digest, read_bytes
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.nodes import TYPES, NodeModel, Structure
+from assay.graphs.nodes import NodeModel, Structure
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import ModelConfig, Record, StructuredOutput
 from assay.graphs.sygra import clone_around
@@ -71,11 +71,6 @@ class ModelEntry:
     keys: Record
     place: Place
 
-    @property
-    def parameters(self) -> JSONDict:
-        parameters = self.keys.get("parameters")
-        return dict(parameters) if isinstance(parameters, Mapping) else {}
-
     def but(self, keys: Record) -> "ModelEntry":
         """The same with other keys; mappings are put together one level deep, as SyGra does."""
         merged = dict(self.keys)
@@ -86,56 +81,51 @@ class ModelEntry:
 
     def backend(self) -> JSONDict:
         """The backend and its arguments, as a role of a run names them. What is wrong with the entry is raised."""
-        self._check()
+        problems = list(self._problems())
+        if problems:
+            raise ConfigError(problems)
         kind = str(self.keys["model_type"])
         named = str(self.keys.get("model_serving_name") or self.keys.get("model") or self.name)
         arguments = {ours: self.keys[key] for key, ours in ARGUMENTS.items() if self.keys.get(key) is not None}
-        if kind not in PREFIXES:
-            arguments.pop("api_version", None)  # a version of Azure's protocol
+        version = arguments.pop("api_version", None)  # of Azure's protocol
         if isinstance(arguments.get("api_key"), list):
             arguments["api_key"] = arguments["api_key"][0]
+        backend = "openai-chat"
         if kind == ANTHROPIC:
-            return {"model": "anthropic", "model_args": {"model": named, **arguments}}
-        if kind in PREFIXES:
-            if "api_version" in arguments:
-                arguments["api_version"] = str(arguments["api_version"])
-            return {"model": "litellm", "model_args": {"model": PREFIXES[kind] + named, **arguments}}
-        if self.keys.get("completions_api"):
-            tokenizer = self.keys.get("hf_chat_template_model_id")
-            words = {"tokenizer": tokenizer} if tokenizer else {}
-            return {"model": "openai", "model_args": {"model": named, **words, **arguments}}
-        return {"model": "openai-chat", "model_args": {"model": named, **arguments}}
+            backend = "anthropic"
+        elif kind in PREFIXES:
+            backend, named = "litellm", PREFIXES[kind] + named
+            arguments |= {"api_version": str(version)} if version is not None else {}
+        elif self.keys.get("completions_api"):
+            backend, tokenizer = "openai", self.keys.get("hf_chat_template_model_id")
+            arguments = {**({"tokenizer": tokenizer} if tokenizer else {}), **arguments}
+        return {"model": backend, "model_args": {"model": named, **arguments}}
 
-    def _check(self) -> None:
-        problems = []
+    def _problems(self) -> Iterator[Problem]:
         for key, value in self.keys.items():
             if key in REFUSED and value not in (None, [], {}, ""):
-                what = f"{key!r} of the model {self.name!r} is not supported"
-                problems.append(Problem(self.place, what, REFUSED[key]))
+                yield Problem(self.place, f"{key!r} of the model {self.name!r} is not supported", REFUSED[key])
             elif key in INERT:
                 _note(f"{self.place}: {key} of the model {self.name!r} has no effect: messages are sent as they are")
             elif key not in (*ARGUMENTS, *KNOWN, *IGNORED, *REFUSED):
-                known = [*ARGUMENTS, *KNOWN, *IGNORED]
-                what = f"unknown key {key!r} of the model {self.name!r}"
-                fix = f"set {str(key).upper()} in the environment, where LiteLLM looks for it"
-                is_cloud = str(key).startswith(CLOUDS)
-                problems.append(Problem(self.place, what, fix if is_cloud else did_you_mean(str(key), known)))
+                fix = did_you_mean(str(key), [*ARGUMENTS, *KNOWN, *IGNORED])
+                if str(key).startswith(CLOUDS):
+                    fix = f"set {str(key).upper()} in the environment, where LiteLLM looks for it"
+                yield Problem(self.place, f"unknown key {key!r} of the model {self.name!r}", fix)
         kind = self.keys.get("model_type")
         if kind not in (*NATIVE, ANTHROPIC, *PREFIXES):
             what = f"model_type {kind!r} of the model {self.name!r} is not supported" if kind else "needs model_type"
             fix = did_you_mean(str(kind), [*NATIVE, ANTHROPIC, *PREFIXES]) if kind else "write model_type: openai"
             if kind in PROXIES:
                 fix = f"write model_type: {PROXIES[str(kind)]} if the server speaks that protocol"
-            problems.append(Problem(self.place, what, fix))
+            yield Problem(self.place, what, fix)
         elif kind in ("vllm", "tgi") and not self.keys.get("url"):
-            what = f"the model {self.name!r} has no url"
-            problems.append(Problem(self.place, what, f"add url:, or set {variable(self.name, 'url')}"))
+            fix = f"add url:, or set {variable(self.name, 'url')}"
+            yield Problem(self.place, f"the model {self.name!r} has no url", fix)
         tokens = self.keys.get("auth_token")
         if isinstance(tokens, list) and len(set(map(str, tokens))) > 1:
             what = f"the model {self.name!r} has several tokens"
-            problems.append(Problem(self.place, what, "give one that all addresses accept"))
-        if problems:
-            raise ConfigError(problems)
+            yield Problem(self.place, what, "give one that all addresses accept")
 
 
 def _without(text: str, marks: Sequence[str]) -> str:
@@ -155,15 +145,14 @@ def variable(name: str, key: str) -> str:
 
 def dotenv() -> dict[str, str]:
     """Return the values in `.env` of the working directory whose names begin with SYGRA_. The environment is stronger."""
-    file = Path(".env")
-    written: list[str] = []
+    file, written = Path(".env"), ""
     if file.is_file():  # it may also be a folder with an environment of Python
         try:
-            written = file.read_text("utf-8", "replace").splitlines()
+            written = file.read_text("utf-8", "replace")
         except OSError as error:
             LOG.warning("%s: cannot be read: %s", file, error.strerror)
-    lines = [match for line in written if (match := _DOTENV.fullmatch(line)) is not None]
-    return {match[1]: match[3] if match[2] else match[4] for match in lines}
+    matches = filter(None, map(_DOTENV.fullmatch, written.splitlines()))
+    return {match[1]: match[3] if match[2] else match[4] for match in matches}
 
 
 _DOTENV = re.compile(r"""\s*(?:export\s+)?(SYGRA_[^\s=]+)\s*=\s*(?:(["'])(.*)\2\s*(?:#.*)?|(.*?)\s*(?:(?<=\s)#.*)?)""")
@@ -178,9 +167,9 @@ def find_models_file(path: str | None, folder: str | None) -> list[Path]:
     here = Path.cwd()
     start = Path(folder).resolve() if folder is not None else here
     top = clone_around(start)
-    above = [each for each in (start, *start.parents) if each.is_relative_to(here)]
-    tops = [each / "sygra/config" for each in (top, here) if each is not None]
-    places = [*tops, here / "config", *reversed(above), *([start] if start not in above else [])]
+    above = [parent for parent in (start, *start.parents) if parent.is_relative_to(here)]
+    tops = [folder / "sygra/config" for folder in (top, here) if folder is not None]
+    places = [*tops, here / "config", *reversed(above), start]
     files = [place / FILE for place in dict.fromkeys(places) if (place / FILE).is_file()]
     return [*files, *custom]
 
@@ -255,9 +244,13 @@ class GraphModels:
     def generation_model(self, model: ModelConfig, place: Place, tools: Record | None = None) -> NodeModel:
         """Return the model of a node with its parameters; `tools` are the parameters that describe tools."""
         role, entry = self._role(model, place)
-        parameters = entry.parameters if entry is not None else {}
+        parameters = entry.keys.get("parameters") if entry is not None else None
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
-        written = {**parameters, **model.parameters, **self.settings.gen_kwargs}
+        written = {
+            **(parameters if isinstance(parameters, Mapping) else {}),
+            **model.parameters,
+            **self.settings.gen_kwargs,
+        }
         params: dict[str, object] = {**({"tool_choice": "auto"} if tools else {}), **written, **(tools or {})}
         if params.get("tool_choice") is not None:
             params["tool_choice"] = self._tool_choice(params, place)
@@ -266,10 +259,12 @@ class GraphModels:
             params["max_tokens"] = MAX_TOKENS
         structure = self._structure(model.structured_output, place)
         native = {**params, "response_format": structure.response_format} if structure is not None else params
-        write, takes = self.settings.graphs.write, self.settings.graphs.takes_schema
-        writing = lambda messages: write(role, messages)  # noqa: E731
-        cleaned = self._cleaned(entry) if entry is not None else None
-        return NodeModel(role, native, params, writing, structure, lambda: takes(role), cleaned)
+        graphs, clean = self.settings.graphs, self._cleaned(entry) if entry is not None else None
+        return NodeModel(role, native, params, self._writer(role), structure, partial(graphs.takes_schema, role), clean)
+
+    def _writer(self, role: str) -> Callable[[Messages], Prompt]:
+        """The function that writes a conversation for the model of a role."""
+        return partial(self.settings.graphs.write, role)
 
     def _tool_choice(self, params: Mapping[str, object], place: Place) -> object:
         """The choice as OpenAI's protocol has it; one that is invalid, or names a tool that the node does not have, is refused."""
@@ -312,17 +307,15 @@ class GraphModels:
         """The role of a model that is asked for log-likelihoods, and what writes a conversation for it."""
         role, _ = self._role(model, place)
         self.needs.setdefault(role, set()).update(needs)
-        write = self.settings.graphs.write
-        return role, lambda messages: write(role, messages)
+        return role, self._writer(role)
 
     def _role(self, model: ModelConfig, place: Place) -> tuple[str, ModelEntry | None]:
         """The role that a model has in the run, and its entry in models.yaml."""
         name = model.name
-        plain = re.sub(r"\W", "_", name)
-        role_of_run = next((each for each in (name, plain) if each in self.settings.graphs.roles), None)
-        if role_of_run is not None:
-            self.backends[role_of_run] = None
-            return role_of_run, None
+        for role in (name, re.sub(r"\W", "_", name)):
+            if role in self.settings.graphs.roles:
+                self.backends[role] = None
+                return role, None
         if self.settings.graphs.whole:
             if model.entry.get("output_type") in ("audio", "image"):
                 _note(f"{place}: output_type of {name!r} has no effect: the model is asked for text")
@@ -331,46 +324,34 @@ class GraphModels:
         if entry is None and "model_type" in model.entry:
             entry = ModelEntry(name, {}, place)
         if entry is None:
-            return self._under_test(model, place)
-        backend = entry.but(model.entry).backend()
+            return self._under_test(model, place), None
+        entry = entry.but(model.entry)
+        backend = entry.backend()
         role = f"{name}-{digest(repr(reveal(backend)).encode())[:6]}" if model.entry else name
         self.backends[role] = backend
-        return role, entry.but(model.entry)
+        return role, entry
 
-    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, None]:
+    def _under_test(self, model: ModelConfig, place: Place) -> str:
         """The model of the run, for the one model of a graph without settings in models.yaml."""
         if model.entry:
             key = next(iter(model.entry))
             fix = f"add model_type:, or an entry {model.name!r} to models.yaml"
             raise ConfigError.at(place, f"{key!r} is set for an unknown model", fix)
-        unknown = sorted({each.name for each in self._all() if each.name not in self._entries})
+        asked = {model.name for node in self.graph.nodes.values() for model in node.models.values()}
+        unknown = sorted(asked - self._entries.keys())
         if len(unknown) > 1:
             what = f"the graph asks several models ({', '.join(unknown)}), and nothing defines them"
             fix = f"--model NAME for all of them, --model_role {unknown[0]}=… for one, or entries in models.yaml"
             raise ConfigError.at(place, what, fix)
-        return UNDER_TEST, None
-
-    def _all(self) -> Iterator[ModelConfig]:
-        return (model for node in self.graph.nodes.values() for model in node.models.values())
+        return UNDER_TEST
 
     def _structure(self, written: StructuredOutput | None, place: Place) -> Structure | None:
         if written is None or not written.enabled:
             return None
-        if isinstance(written.schema, str):
-            kind = self.helpers.dotted(written.schema, self.graph.folder, place)
-            if not hasattr(kind, "model_json_schema"):
-                fix = "name a class derived from pydantic.BaseModel, or write fields"
-                raise ConfigError.at(place, f"{written.schema} must be a pydantic class", fix)
-            return Structure.of_schema(kind.__name__, kind.model_json_schema())
-        fields = written.schema.get("fields")
-        unknown = [str(key) for key in written.schema if key not in ("name", "fields")]
-        if unknown or not isinstance(fields, Mapping) or not fields:
-            what = f"unknown key {unknown[0]!r} of a schema" if unknown else "a schema needs fields"
-            fix = did_you_mean(unknown[0], ["name", "fields"]) if unknown else "write fields: {name: {type: str}}"
-            raise ConfigError.at(place, what, fix)
-        for name, field_ in fields.items():
-            kind = field_.get("type", "str") if isinstance(field_, Mapping) else None
-            if kind not in TYPES:
-                what = f"the field {name!r} has no type that is known: {kind!r}"
-                raise ConfigError.at(place, what, did_you_mean(str(kind), TYPES))
-        return Structure.of_fields(str(written.schema.get("name", "answer")), fields)
+        if not isinstance(written.schema, str):
+            return Structure.of_fields(written.schema.name, written.schema.fields)
+        kind = self.helpers.dotted(written.schema, self.graph.folder, place)
+        if not hasattr(kind, "model_json_schema"):
+            fix = "name a class derived from pydantic.BaseModel, or write fields"
+            raise ConfigError.at(place, f"{written.schema} must be a pydantic class", fix)
+        return Structure(kind.__name__, kind.model_json_schema())

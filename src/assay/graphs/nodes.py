@@ -8,8 +8,9 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
+from assay.config.option import NOTHING
 from assay.graphs.history import HISTORY, ROLES, History, WantedCall
-from assay.graphs.spec import Record, Value
+from assay.graphs.spec import JSON_TYPES, AnswerField, AnyNode, Record, Value
 from assay.graphs.tools import Tool, as_mapping
 from assay.graphs.walk import Asking, Graph, NodeFailed, State, Steps, Updates, Walk, run_calls, user_code_of
 from assay.records import (
@@ -28,50 +29,37 @@ from assay.records import (
     tool_call_of,
 )  # fmt: skip
 
-TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
-    "str": ("string", (str,)),
-    "int": ("integer", (int,)),
-    "float": ("number", (float, int)),
-    "bool": ("boolean", (bool,)),
-    "list": ("array", (list,)),
-    "dict": ("object", (dict,)),
+JSON_CLASSES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (float, int),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
 }
-"""By the name in a graph: that of JSON Schema, and the classes of Python."""
+"""Classes of Python by the types of JSON Schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """The fields that an answer must have, by name with their types; `schema` is the JSON Schema of all of it."""
+    """The fields that an answer must have; `schema` is their JSON Schema."""
 
     name: str
     schema: Record
-    types: Mapping[str, str]
-    required: frozenset[str]
 
     @classmethod
-    def of_fields(cls, name: str, fields: Mapping[str, Record]) -> "Structure":
+    def of_fields(cls, name: str, fields: Mapping[str, AnswerField]) -> "Structure":
         properties = {
             key: {
-                "type": TYPES[str(written.get("type", "str"))][0],
-                **({"description": written["description"]} if written.get("description") else {}),
+                "type": JSON_TYPES[field.type],
+                **({"description": field.description} if field.description else {}),
             }
-            for key, written in fields.items()
+            for key, field in fields.items()
         }
-        required = [key for key, written in fields.items() if "default" not in written]
-        schema = {
-            "type": "object", "properties": properties, "required": required, "additionalProperties": False,
-        }  # fmt: skip
+        required = [key for key, field in fields.items() if field.default is NOTHING]
         return cls(
-            name, schema, {key: str(written.get("type", "str")) for key, written in fields.items()}, frozenset(required)
+            name, {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         )
-
-    @classmethod
-    def of_schema(cls, name: str, schema: Record) -> "Structure":
-        """That of a pydantic class, by its JSON Schema."""
-        names = {shown: name for name, (shown, _) in TYPES.items()}
-        properties = schema.get("properties", {})
-        types = {key: names[written["type"]] for key, written in properties.items() if written.get("type") in names}
-        return cls(name, schema, types, frozenset(schema.get("required", ())))
 
     @property
     def response_format(self) -> JSONDict:
@@ -93,13 +81,15 @@ class Structure:
             answer = json.loads(text)
         except (ValueError, RecursionError):
             return False
-        if not isinstance(answer, dict) or not self.required <= answer.keys():
+        if not isinstance(answer, dict) or not answer.keys() >= set(self.schema.get("required", ())):
             return False
-        return all(_is_of(answer[key], kind) for key, kind in self.types.items() if key in answer)
+        properties = self.schema.get("properties", {})
+        kinds = {key: str(written.get("type")) for key, written in properties.items() if key in answer}
+        return all(_is_of(answer[key], kind) for key, kind in kinds.items() if kind in JSON_CLASSES)
 
 
 def _is_of(value: Value, kind: str) -> bool:
-    return isinstance(value, TYPES[kind][1]) and (kind == "bool" or not isinstance(value, bool))
+    return isinstance(value, JSON_CLASSES[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
@@ -294,7 +284,7 @@ class GenerationNode:
 
     name: str
     prompt: PromptTemplate
-    input_key: str = "messages"
+    spec: AnyNode
     pre: Callable[[State], Any] | None = None
     history: History | None = None
 
@@ -313,7 +303,7 @@ class GenerationNode:
         messages = self.prompt.fill(state)
         if self.history is not None and state.get(HISTORY):
             messages = self.history.place(messages, state[HISTORY], self.name)
-        return (*messages, *map(_as_message, state.get(self.input_key) or ()))
+        return (*messages, *map(_as_message, state.get(self.spec.input_key) or ()))
 
     def remembered(self, state: State, messages: tuple[Message, ...], text: str) -> Updates:
         """The turn that was, for the nodes that ask with history."""

@@ -3,9 +3,11 @@
 import json
 import logging
 import math
+import operator
 import re
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -14,10 +16,12 @@ from typing import Any
 
 from assay.dialect import dialect_of
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
-from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
+from assay.graphs.aggregator_metrics import NumberEvidence
+from assay.graphs.collate import MetricCollatorPostProcessor, RecordCounts
+from assay.graphs.nodes import JSON_CLASSES
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import AgentSpec, Record, SchemaField, SinkConfig, SubgraphSpec, Value
-from assay.graphs.sygra import clone_around
+from assay.graphs.spec import JSON_TYPES, AgentSpec, Record, SchemaField, SinkConfig, SubgraphSpec, Value
+from assay.graphs.sygra import BaseOutputGenerator, clone_around
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Failed, JSONDict, Outcome
 from assay.runs.files import new_file, write_sink
@@ -34,9 +38,18 @@ from assay.user_code import call_user_code, place_of, user_code, written
 LOG = logging.getLogger("assay")
 Finish = Callable[[State], Record]
 CLASSES: dict[str, tuple[type, ...]] = {
-    "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "list": (list, tuple), "dict": (dict,),
-    "tuple": (tuple, list), "set": (set,), "any": (object,),
-}  # fmt: skip
+    **{name: JSON_CLASSES[kind] for name, kind in JSON_TYPES.items()},
+    "list": (list, tuple),
+    "tuple": (tuple, list),
+    "set": (set,),
+    "any": (object,),
+}
+RULES: Mapping[str, Callable[[Any, Any], bool]] = {
+    "is_greater_than": operator.gt,
+    "is_less_than": operator.lt,
+    "is_equal_to": operator.eq,
+}
+"""Rules of a schema's fields, which compare a value with theirs."""
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _TIMED = ({"name", "arguments", "turn", "tokens"}, {"turns", "tokens"})
 """Keys beside the seconds of a tool call, and beside those of an agent."""
@@ -55,67 +68,55 @@ def make_finish(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finis
 
 
 def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
-    config = graph.config.output_config
-    constants = {name: _constant(graph, name) for name, field in graph.outputs.items() if _has_value(graph, name)}
-    if config.generator is None:
-        for name, field in graph.outputs.items():
-            if field.transform is not None:
-                place = graph.place("output_config", "output_map", name, "transform")
-                raise ConfigError.at(place, "a transform is a method of the generator", "add generator:")
-        sources = {name: field.source for name, field in graph.outputs.items()}
-        has_agents = any(isinstance(node, AgentSpec | SubgraphSpec) for node in graph.nodes.values())
-        timeless: Callable[[JSONDict], Record] = _timeless if has_agents else dict
-        if not sources:
-            return lambda state: timeless({key: value for key, value in state.items() if not key.startswith("__")})
-        return lambda state: timeless(
-            {name: constants[name] if name in constants else state.get(str(source)) for name, source in sources.items()}
-        )
-    place = graph.place("output_config", "generator")
-    kind = helpers.dotted(config.generator, folder, place)
-    if not hasattr(kind, "generate"):
-        raise ConfigError.at(place, f"{config.generator} has no `generate`", "derive it from BaseOutputGenerator")
-    raw: Any = graph.fields["output_config"]
-    for name, field in graph.outputs.items():
-        if field.transform is not None and not hasattr(kind, field.transform):
+    generator = graph.config.output_config.generator
+    kind: Any = BaseOutputGenerator
+    if generator is not None:
+        place = graph.place("output_config", "generator")
+        kind = helpers.dotted(generator, folder, place)
+        if not hasattr(kind, "generate"):
+            raise ConfigError.at(place, f"{generator} has no `generate`", "derive it from BaseOutputGenerator")
+    for name, output in graph.outputs.items():
+        if output.transform is not None and (generator is None or not hasattr(kind, output.transform)):
             at = graph.place("output_config", "output_map", name, "transform")
-            fix = did_you_mean(field.transform, dir(kind))
-            raise ConfigError.at(at, f"{config.generator} has no method {field.transform!r}", fix)
+            if generator is None:
+                raise ConfigError.at(at, "a transform is a method of the generator", "add generator:")
+            fix = did_you_mean(output.transform, dir(kind))
+            raise ConfigError.at(at, f"{generator} has no method {output.transform!r}", fix)
+    has_agents = any(isinstance(node, AgentSpec | SubgraphSpec) for node in graph.nodes.values())
+    without_times: Callable[[JSONDict], Record] = timeless if has_agents and generator is None else dict
+    if generator is None and not graph.outputs:
+        return lambda state: without_times({key: value for key, value in state.items() if not key.startswith("__")})
+    raw: Any = graph.fields["output_config"]
     written = {
-        name: {**dict(rule), **({"value": constants[name]} if name in constants else {})}
-        for name, rule in (config.output_map or {}).items()
-        if isinstance(rule, Mapping)
+        name: {**dict(rule), **({"value": _constant(graph, name)} if "value" in rule else {})}
+        for name, rule in (raw.get("output_map") or {}).items()
     }
     with user_code(place_of("output_config.generator", kind), DataError):
-        generator = kind({**dict(raw), "output_map": written})
+        instance = kind({**dict(raw), "output_map": written})
 
-    def generated(state: State) -> Record:
-        record = generator.generate(state)
+    def generate(state: State) -> Record:
+        record = instance.generate(state)
         if not isinstance(record, Mapping):
             raise NodeFailed(f"the generator must return a record, got {type(record).__name__}")
-        return record
+        return without_times(dict(record))
 
-    return generated
+    return generate
 
 
-def _timeless(value: Value) -> Value:
+def timeless(value: Value) -> Value:
     """A value without the seconds that tool calls and agents took, wherever nodes and metrics put them.
 
     The same answers make the same file.
 
-    >>> _timeless({"all": [{"name": "f", "arguments": {}, "turn": 1, "tokens": 3, "seconds": 0.1}], "seconds": 9})
+    >>> timeless({"all": [{"name": "f", "arguments": {}, "turn": 1, "tokens": 3, "seconds": 0.1}], "seconds": 9})
     {'all': [{'name': 'f', 'arguments': {}, 'turn': 1, 'tokens': 3}], 'seconds': 9}
     """
     if isinstance(value, list):
-        return [_timeless(each) for each in value]
+        return [timeless(each) for each in value]
     if not isinstance(value, dict):
         return value
     is_timed = "seconds" in value and any(keys <= value.keys() for keys in _TIMED)
-    return {key: _timeless(inner) for key, inner in value.items() if not (is_timed and key == "seconds")}
-
-
-def _has_value(graph: GraphFile, name: str) -> bool:
-    rule = (graph.config.output_config.output_map or {})[name]
-    return isinstance(rule, Mapping) and "value" in rule
+    return {key: timeless(inner) for key, inner in value.items() if not (is_timed and key == "seconds")}
 
 
 def _constant(graph: GraphFile, name: str) -> Value:
@@ -171,12 +172,9 @@ def _check(field: SchemaField, classes: tuple[type, ...]) -> Callable[[State], N
             raise NodeFailed(
                 f"the record does not fit the schema: {field.name} must be {field.type}, got {value!r:.60}"
             )
-        for rule, holds in (
-            ("is_greater_than", field.is_greater_than is None or value > field.is_greater_than),  # type: ignore[operator]
-            ("is_less_than", field.is_less_than is None or value < field.is_less_than),  # type: ignore[operator]
-            ("is_equal_to", field.is_equal_to is None or value == field.is_equal_to),
-        ):
-            if not holds:
+        for rule, holds in RULES.items():
+            bound = getattr(field, rule)
+            if bound is not None and not holds(value, bound):
                 raise NodeFailed(f"the record does not fit the schema: {field.name} is {value!r:.60} ({rule})")
 
     return check
@@ -277,12 +275,12 @@ class GraphFiles:
         form = self.form or ("json" if self.asked <= MANY else "jsonl")
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(self.created))
         self.name = f"{self.label}output_{stamp}.{form}"
-        self.records = SpilledRows((), self._part("records") if self.folder is not None else None)
+        self.records = SpilledRows((), self._part() if self.folder is not None else None)
 
-    def _part(self, name: str) -> Path:
+    def _part(self) -> Path:
         assert self.folder is not None
         self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder / f".{self.label}{name}.part"
+        return self.folder / f".{self.label}records.part"
 
     def add(self, kept: SampleRecord) -> None:
         """Write a record that did not fail."""
@@ -317,15 +315,17 @@ class GraphFiles:
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
         report = self.reports[name] = processor.instance.process(data, options)
         if isinstance(processor.instance, MetricCollatorPostProcessor):
-            evidence = processor.instance.evidence() if data is self.records else {}
             taken = () if dialect_of(self.compat).keeps_last_of_equal_results else {*rows}
             for row, estimate, aggregator, number in report_rows(report, len(self.records)):
                 key = row._replace(metric=f"{name}.{row.metric}") if row in taken else row  # an earlier report has it
-                known = evidence.get(aggregator, {}).get(number)
-                rows[key] = estimate if known is None else self._with_error(estimate, known, estimated)
-                better = processor.instance.higher_is_better(aggregator)
-                if better is not None:
-                    self.directions[key.metric] = better
+                rows[key] = estimate
+                values = processor.instance.collected.get(aggregator)
+                if values is None or values.collation is None:
+                    continue
+                if data is self.records and number in values.evidence:
+                    rows[key] = self._with_error(estimate, values.evidence[number], values.records, estimated)
+                if values.collation.higher_is_better is not None:
+                    self.directions[key.metric] = values.collation.higher_is_better
         return report
 
     def _report_name(self, kind: str) -> str:
@@ -333,9 +333,11 @@ class GraphFiles:
         count = sum(name.startswith(kind) for name in self.reports)
         return f"{kind}_{count + 1}" if count else kind
 
-    def _with_error(self, number: Estimate, known: CollatedValues, estimated: Estimator) -> Estimate:
+    def _with_error(
+        self, number: Estimate, known: NumberEvidence, records: Sequence[int], estimated: Estimator
+    ) -> Estimate:
         """The number of a report with the error that follows from its records; as it is, where it is made of something else."""
-        again = estimated(known.aggregation, known.values, [self._documents[record] for record in known.records])
+        again = estimated(known.aggregation, known.values, [self._documents[record] for record in records])
         return again if math.isclose(again, number, rel_tol=1e-9, abs_tol=1e-12) else number
 
     def write_copies(self) -> None:
@@ -373,7 +375,7 @@ class GraphFiles:
         """Let go of what was put down."""
         self.records.close()
         if self.folder is not None:
-            self._part("records").unlink(missing_ok=True)
+            self._part().unlink(missing_ok=True)
 
 
 def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, Estimate, str, str]]:
@@ -396,11 +398,13 @@ def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], st
     >>> row_labels({"a-accuracy": ["accuracy"], "b-accuracy": ["accuracy"]})["a-accuracy", "accuracy"]
     'a-accuracy'
     """
-    names = [key for keys in numbers.values() for key in keys]
-    whole = {
-        (name, key): name if name.endswith(f"-{key}") else f"{name}.{key}" for name in numbers for key in numbers[name]
-    }
-    return {(name, key): key if names.count(key) == 1 else label for (name, key), label in whole.items()}
+    names = Counter(key for keys in numbers.values() for key in keys)
+    labels: dict[tuple[str, str], str] = {}
+    for name, keys in numbers.items():
+        for key in keys:
+            whole = name if name.endswith(f"-{key}") else f"{name}.{key}"
+            labels[name, key] = key if names[key] == 1 else whole
+    return labels
 
 
 def _is_number(value: Value) -> bool:

@@ -1,7 +1,7 @@
 """Fields to a graph: every node by its type, and all that can be seen to be wrong with nodes and edges by looking."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from assay.config.braces import Braces
 from assay.config.decode import decode
 from assay.config.fields import Fields
+from assay.config.option import Remark
 from assay.config.task import TaskConfig
 from assay.dialect import Dialect
 from assay.errors import Place, Problem, did_you_mean, nearest
@@ -21,10 +22,10 @@ from assay.graphs.spec import (
     EdgeConfig,
     GenerationSpec,
     GraphConfig,
+    GraphProperties,
     LambdaSpec,
     LikelihoodSpec,
     LlmSpec,
-    ModelConfig,
     MultiLlmSpec,
     OutputField,
     SampledColumn,
@@ -46,13 +47,16 @@ class GraphFile:
 
     config: GraphConfig
     nodes: Mapping[str, AnyNode]
-    outputs: Mapping[str, OutputField]
     fields: Fields
 
     @property
     def folder(self) -> str | None:
         """The folder of the file, in which its dotted names and data begin."""
         return self.fields.origin("graph_config").folder
+
+    @property
+    def outputs(self) -> Mapping[str, OutputField]:
+        return self.config.output_config.output_map or {}
 
     @property
     def edges(self) -> tuple[EdgeConfig, ...]:
@@ -98,29 +102,12 @@ def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
         return None
     written_nodes = config.graph_config.nodes.items()
     nodes = {str(name): _node(str(name), written, fields, found_problems) for name, written in written_nodes}
-    outputs = {
-        str(name): output
-        for name, written in (config.output_config.output_map or {}).items()
-        if (output := _part(OutputField, written, fields, found_problems, "output_config", "output_map", str(name)))
-        is not None
-    }
-    graph = GraphFile(config, {name: node for name, node in nodes.items() if node is not None}, outputs, fields)
+    graph = GraphFile(config, {name: node for name, node in nodes.items() if node is not None}, fields)
     found_problems += [*_check_nodes(graph), *_check_edges(graph)]
     if not any(problem.serious for problem in found_problems):
         found_problems += _check_ways(graph)
     problems += found_problems
     return graph
-
-
-def _part(record: type, written: UserValue, fields: Fields, problems: list[Problem], *path: str) -> AnyNode | None:
-    if not isinstance(written, Mapping):
-        problems.append(Problem(fields.place(*path), f"{path[-1]} must be a mapping", "write `key: value` below it"))
-        return None
-    if not written:
-        origin = fields.origin(path[0])
-        problems.append(Problem(origin.place(path), f"{path[-1]} is empty", "add its keys"))
-        return None
-    return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems, has_nulls=True)
 
 
 def _servicenow(fields: Fields) -> Iterator[Problem]:
@@ -139,84 +126,85 @@ def _servicenow(fields: Fields) -> Iterator[Problem]:
 
 def _node(name: str, written: UserValue, fields: Fields, problems: list[Problem]) -> AnyNode | None:
     path = ("graph_config", "nodes", name)
-    if name in ENDS:
-        problems.append(
-            Problem(fields.place(*path, key=True), f"invalid node name {name!r}: it is reserved", "choose another name")
-        )
-        return None
     kind = written.get("node_type") if isinstance(written, Mapping) else None
-    if isinstance(written, Mapping) and "node_type" in written and str(kind) not in NODE_TYPES:
+    if name in ENDS:
+        what = f"invalid node name {name!r}: it is reserved"
+        problems.append(Problem(fields.place(*path, key=True), what, "choose another name"))
+    elif not isinstance(written, Mapping):
+        problems.append(Problem(fields.place(*path), f"{name} must be a mapping", "write `key: value` below it"))
+    elif not written:
+        problems.append(Problem(fields.place(*path), f"{name} is empty", "add its keys"))
+    elif "node_type" in written and str(kind) not in NODE_TYPES:
         fix = did_you_mean(str(kind), NODE_TYPES)
         problems.append(Problem(fields.place(*path, "node_type"), f"no node type named {kind!r}", fix))
-        return None
-    return _part(NODE_TYPES.get(str(kind), LambdaSpec), written, fields, problems, *path)
-
-
-def _check_attributes(graph: GraphFile, name: str, node: SamplerSpec) -> Iterator[Problem]:
-    for key, attribute in node.attributes.items():
-        place, weights = graph.node_place(name, "attributes", key), attribute.weights
-        if isinstance(attribute.values, SampledColumn):
-            if weights is not None:
-                what = "values of a source come in their order, without weights"
-                yield Problem(graph.node_place(name, "attributes", key, "weights"), what, "remove the weights")
-        elif not attribute.values or (weights is not None and len(weights) != len(attribute.values)):
-            yield Problem(
-                place, f"{key} needs values, and as many weights as values where there are any", "correct the lists"
-            )
-        elif weights is not None and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
-            what = f"the weights of {key} must be at least 0, and some above it"
-            yield Problem(graph.node_place(name, "attributes", key, "weights"), what, "correct the weights")
-
-
-def _unfilled(node: LlmSpec, place: Place) -> Iterator[Problem]:
-    """The keys of a list of output_keys that neither a post_process nor the fields of structured answers fill."""
-    fields = answer_fields(node.model)
-    if fields is None:
-        what = "a list of output_keys needs a post_process that fills them, or structured_output with these fields"
-        yield Problem(place, what, "give one key without a list, or a post_process")
-        return
-    for key in [key for key in node.output_keys if key not in fields][:1]:
-        what = f"structured_output has no field {key!r}, which output_keys names"
-        yield Problem(place, what, did_you_mean(key, fields))
+    else:
+        inside = Fields.of(written, fields.origin("graph_config").within(*path))
+        return decode(NODE_TYPES.get(str(kind), LambdaSpec), inside, problems, has_nulls=True)
+    return None
 
 
 def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
     for name, node in graph.nodes.items():
-        if isinstance(node, LlmSpec) and isinstance(node.output_keys, tuple) and node.post_process is None:
-            yield from _unfilled(node, graph.node_place(name, "output_keys"))
-        if isinstance(node, MultiLlmSpec) and node.tools:
-            place = graph.node_place(name, "tools")
-            yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
-        yield from _check_texts(graph, name)
-        if isinstance(node, SamplerSpec):
-            yield from _check_attributes(graph, name, node)
-        if isinstance(node, LikelihoodSpec):
-            yield from _check_likelihood(graph, name, node)
-        if isinstance(node, GenerationSpec):
-            conversation = graph.config.graph_config.graph_properties.chat_conversation
-            if node.chat_history and conversation is None:
-                fix = "add graph_properties: {chat_conversation: multiturn}"
-                yield Problem(graph.node_place(name, "chat_history"), "chat_history needs a chat_conversation", fix)
+        for path, what, fix in _node_slips(node, graph.config.graph_config.graph_properties):
+            yield Problem(graph.node_place(name, *path), what, fix)
 
 
-def _check_texts(graph: GraphFile, name: str) -> Iterator[Problem]:
-    for path, text in written_texts(graph.nodes[name]):
+def _node_slips(node: AnyNode, properties: GraphProperties) -> Iterator[Remark]:
+    """What its keys, each right by itself, say wrongly together."""
+    if isinstance(node, LlmSpec) and isinstance(node.output_keys, tuple) and node.post_process is None:
+        yield from _unfilled(node)
+    if isinstance(node, MultiLlmSpec) and node.tools:
+        what = "a node that asks several models has no tools"
+        yield ("tools",), what, "use an llm or agent node for each"
+    for path, text in written_texts(node):
         wrong = Braces.of(text).wrong
         if wrong:
-            fix = "write {name} for a key of the state, {{ for a brace"
-            yield Problem(graph.node_place(name, *path), f"the {path[0]} {wrong}", fix)
+            yield path, f"the {path[0]} {wrong}", "write {name} for a key of the state, {{ for a brace"
+    if isinstance(node, SamplerSpec):
+        yield from _wrong_attributes(node)
+    if isinstance(node, LikelihoodSpec):
+        yield from _wrong_likelihood(node)
+    if isinstance(node, GenerationSpec) and node.chat_history and properties.chat_conversation is None:
+        fix = "add graph_properties: {chat_conversation: multiturn}"
+        yield ("chat_history",), "chat_history needs a chat_conversation", fix
 
 
-def _check_likelihood(graph: GraphFile, name: str, node: LikelihoodSpec) -> Iterator[Problem]:
-    """Log-likelihoods are not generated, so there is nothing to say about how."""
-    for key in ("parameters", "structured_output"):
+def _unfilled(node: LlmSpec) -> Iterator[Remark]:
+    """The keys of a list of output_keys that neither a post_process nor the fields of structured answers fill."""
+    structured = node.model.structured_output
+    if structured is None or not structured.enabled:
+        what = "a list of output_keys needs a post_process that fills them, or structured_output with these fields"
+        yield ("output_keys",), what, "give one key without a list, or a post_process"
+    elif not isinstance(structured.schema, str):  # a class is not looked at
+        fields = structured.schema.fields
+        for key in [key for key in node.output_keys if key not in fields][:1]:
+            what = f"structured_output has no field {key!r}, which output_keys names"
+            yield ("output_keys",), what, did_you_mean(key, fields)
+
+
+def _wrong_likelihood(node: LikelihoodSpec) -> Iterator[Remark]:
+    for key in ("parameters", "structured_output"):  # nothing is generated
         if getattr(node.model, key):
-            what = f"{key} has no meaning for log-likelihoods"
-            yield Problem(graph.node_place(name, "model", key), what, f"remove {key}")
+            yield ("model", key), f"{key} has no meaning for log-likelihoods", f"remove {key}"
     choices = node.choices if isinstance(node, ChoiceSpec) else None
     if isinstance(choices, tuple) and (len(choices) < 2 or "" in choices or len(set(choices)) < len(choices)):
         what = "choices must be two or more texts, all different and none empty"
-        yield Problem(graph.node_place(name, "choices"), what, "correct the list, or name a key of the state")
+        yield ("choices",), what, "correct the list, or name a key of the state"
+
+
+def _wrong_attributes(node: SamplerSpec) -> Iterator[Remark]:
+    for key, attribute in node.attributes.items():
+        path, weights = ("attributes", key), attribute.weights
+        if isinstance(attribute.values, SampledColumn):
+            if weights is not None:
+                what = "values of a source come in their order, without weights"
+                yield (*path, "weights"), what, "remove the weights"
+        elif not attribute.values or (weights is not None and len(weights) != len(attribute.values)):
+            what = f"{key} needs values, and as many weights as values where there are any"
+            yield path, what, "correct the lists"
+        elif weights is not None and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
+            what = f"the weights of {key} must be at least 0, and some above it"
+            yield (*path, "weights"), what, "correct the weights"
 
 
 Path = tuple[str | int, ...]
@@ -247,34 +235,37 @@ def _texts_of(content: UserValue) -> list[str]:
 
 
 def _check_edges(graph: GraphFile) -> Iterator[Problem]:
-    known = {*map(str, graph.config.graph_config.nodes), START, END}  # also a node with which something is wrong
     for number, edge in enumerate(graph.edges):
-        at = ("graph_config", "edges", number)
-        yield from _known_end(graph, edge.source, known - {END}, *at, "from")
-        if edge.condition is None:
-            if edge.path_map is not None:
-                yield Problem(
-                    graph.place(*at), "path_map needs a condition", "name a function that chooses the next node"
-                )
-            if edge.target is None:
-                yield Problem(graph.place(*at), "the edge leads nowhere", "add `to:`, or `condition:` with `path_map:`")
-            else:
-                yield from _known_end(graph, edge.target, known - {START}, *at, "to")
-            continue
-        if edge.target is not None:
-            yield Problem(graph.place(*at, "to"), "an edge with a condition has no `to`", "put it into path_map")
-        if not edge.path_map:
-            yield Problem(graph.place(*at, "condition"), "a condition needs a path_map", "map its values to nodes")
-        for said, target in (edge.path_map or {}).items():
-            yield from _known_end(graph, str(target), known - {START}, *at, "path_map", str(said))
+        for path, what, fix in _edge_slips(graph, edge):
+            yield Problem(graph.place("graph_config", "edges", number, *path), what, fix)
 
 
-def _known_end(graph: GraphFile, name: str, known: set[str], *path: str | int) -> Iterator[Problem]:
+def _edge_slips(graph: GraphFile, edge: EdgeConfig) -> Iterator[Remark]:
+    yield from _wrong_end(graph, edge.source, END, "from")
+    if edge.condition is None:
+        if edge.path_map is not None:
+            yield (), "path_map needs a condition", "name a function that chooses the next node"
+        if edge.target is None:
+            yield (), "the edge leads nowhere", "add `to:`, or `condition:` with `path_map:`"
+        else:
+            yield from _wrong_end(graph, edge.target, START, "to")
+        return
+    if edge.target is not None:
+        yield ("to",), "an edge with a condition has no `to`", "put it into path_map"
+    if not edge.path_map:
+        yield ("condition",), "a condition needs a path_map", "map its values to nodes"
+    for said, target in (edge.path_map or {}).items():
+        yield from _wrong_end(graph, str(target), START, "path_map", str(said))
+
+
+def _wrong_end(graph: GraphFile, name: str, other: str, *path: str) -> Iterator[Remark]:
+    """The problem of an end of an edge; `other` is what only the other end can be."""
+    known = {*map(str, graph.config.graph_config.nodes), START, END} - {other}  # also a node that is wrong itself
     if name not in known:
         what = f"there is no node {name!r}" if name not in ENDS else f"an edge cannot go {path[-1]} {name}"
-        yield Problem(graph.place(*path), what, did_you_mean(name, known))
+        yield path, what, did_you_mean(name, known)
     elif name in graph.nodes and graph.nodes[name].node_state == "idle":
-        yield Problem(graph.place(*path), f"the node {name!r} is idle", "set node_state: active, or remove the edge")
+        yield path, f"the node {name!r} is idle", "set node_state: active, or remove the edge"
 
 
 def targets(edge: EdgeConfig) -> list[str]:
@@ -284,16 +275,11 @@ def targets(edge: EdgeConfig) -> list[str]:
 
 def _check_ways(graph: GraphFile) -> Iterator[Problem]:
     """Every node can be reached, and the end from every node."""
-    onward: dict[str, set[str]] = {}
-    back: dict[str, set[str]] = {}
-    for edge in graph.edges:
-        for target in targets(edge):
-            onward.setdefault(edge.source, set()).add(target)
-            back.setdefault(target, set()).add(edge.source)
-    if START not in onward:
+    ways = [(edge.source, target) for edge in graph.edges for target in targets(edge)]
+    if START not in dict(ways):
         yield Problem(graph.place("graph_config", "edges"), "no edge begins at START", "add {from: START, to: …}")
         return
-    reached, ending = _closure(START, onward), _closure(END, back)
+    reached, ending = _closure(START, ways), _closure(END, [(target, source) for source, target in ways])
     for name, node in graph.nodes.items():
         if node.node_state == "idle":
             continue
@@ -345,33 +331,17 @@ def _steps(graph: GraphFile) -> Iterator[frozenset[str]]:
                 yield after
 
 
-def _closure(start: str, ways: Mapping[str, set[str]]) -> set[str]:
-    reached, waiting = {start}, [start]
-    while waiting:
-        new = ways.get(waiting.pop(), set()) - reached
+def _closure(start: str, ways: Sequence[tuple[str, str]]) -> set[str]:
+    """The nodes that ways lead to from one."""
+    reached, new = {start}, {start}
+    while new:
+        new = {target for source, target in ways if source in new} - reached
         reached |= new
-        waiting += new
     return reached
 
 
 ALWAYS = ("id", "messages", "tool_calls", "__chat_history__")
 """Keys of every state."""
-
-
-def answer_fields(model: ModelConfig) -> Collection[str] | None:
-    """The fields of the structured answers of a model, any of a pydantic class; None where its answers are texts."""
-    structured = model.structured_output
-    if structured is None or not structured.enabled:
-        return None
-    fields = structured.schema.get("fields") if isinstance(structured.schema, Mapping) else AnyName()
-    return fields if isinstance(fields, Mapping | AnyName) else ()
-
-
-class AnyName(tuple[str, ...]):
-    """The names of fields that only code knows: every name may be one."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
 
 
 def produced(graph: GraphFile) -> set[str]:
@@ -421,8 +391,11 @@ def _of_node(graph: GraphFile, name: str, known: set[str]) -> Iterator[Problem]:
             if key not in known:
                 inside = ("graph_config", "nodes", name, *path)
                 yield _problem(key, known, graph.fields.origin("graph_config").word_place(inside, key))
-    if isinstance(node, ChoiceSpec) and isinstance(node.choices, str) and node.choices not in known:
-        yield _problem(node.choices, known, graph.node_place(name, "choices"))
+    settings = node.settings if isinstance(node, LambdaSpec) and "unit_metrics_map" in node.settings else {}
+    sides = {key: settings.get(key) for key in ("golden_key", "predicted_key")}
+    for written, read in {"choices": getattr(node, "choices", None), **sides}.items():
+        if isinstance(read, str) and read not in known:
+            yield _problem(read, known, graph.node_place(name, written))
 
 
 def _problem(key: str, known: set[str], place: Place) -> Problem:

@@ -1,24 +1,25 @@
 """Scores of a graph's records: by its unit metrics, and the numbers of its reports."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from assay.dialect import OURS
 from assay.errors import ConfigError, Place, Problem
-from assay.graphs.collate import MetricCollatorPostProcessor, check_aggregators
+from assay.graphs.collate import MetricCollatorPostProcessor
 from assay.graphs.output import GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
-from assay.graphs.spec import LambdaSpec, Record, Value
-from assay.graphs.sygra_classes import UnitMetricResult, why_lost
-from assay.graphs.unit_node import SUFFIX, UnitMetrics, check_unit_metrics, metrics_by_field, unit_metric_fields
-from assay.records import Failed, FilterScores, JSONDict, Response, Sample, number
+from assay.graphs.spec import LambdaSpec, Record
+from assay.graphs.sygra_classes import is_unit_result, unit_value, why_lost
+from assay.graphs.unit_node import SUFFIX, UnitMetrics, check_unit_metrics, read_unit_entries, unit_metric_fields
+from assay.records import Answers, Failed, FilterScores, Response, Sample
 from assay.score_keys import ScoreKey
 from assay.scoring.declarations import Metric
 from assay.scoring.helper_code import Helpers
-from assay.scoring.loop import ScorePart, ScoringLoop, ScoringStep, Unfiltered
-from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder, grouped
+from assay.scoring.results import AnsweredSample, grouped
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.evidence import Estimate
 from assay.tasks.runnable import Estimator, TaskFacts
@@ -46,7 +47,7 @@ def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems:
             continue  # said where the node was bound
         if isinstance(function, type) and issubclass(function, UnitMetrics):
             raw: Any = file.config.graph_config.nodes[name]
-            problems += check_unit_metrics(raw, file.node_place(name), partial(file.node_place, name))
+            problems += check_unit_metrics(raw, partial(file.node_place, name))
             names += unit_metric_fields(raw)
     return names
 
@@ -61,15 +62,9 @@ def aggregator_problems(
     problems: list[Problem] = []
     for at, each in enumerate(processors):
         if isinstance(each.instance, MetricCollatorPostProcessor):
-            params = ("graph_post_process", at, "params")
-            problems += check_aggregators(
-                each.instance.aggregator_metrics_map,
-                None if each.takes_previous else columns,
-                file.place(*params),
-                partial(file.place, *params, "aggregator_metrics_map"),
-                dialect=settings.dialect,
-                field_names=each.instance.field_names,
-            )
+            produced = None if each.takes_previous else columns
+            place_of = partial(file.place, "graph_post_process", at, "params")
+            problems += each.instance.problems(produced, place_of, settings.dialect)
     return problems
 
 
@@ -92,18 +87,18 @@ def row_problems(
             yield Problem(at, f"two columns make the row {name!r}: the other one is written at {units[name]}", fix)
         units.setdefault(name, at)
     for nth, each in enumerate(processors if units else ()):
-        numbers = _numbers(each, settings)
-        for label in row_labels(numbers or {}).values():
+        for label in _report_rows(each, settings) or ():
             if label in units:
                 what = f"two rows are named {label!r}: the other one is of the unit metric at {units[label]}"
                 yield Problem(file.place("graph_post_process", nth), what, fix)
 
 
-def _numbers(processor: Processor, settings: Settings) -> Mapping[str, Sequence[str]] | None:
-    """By aggregator the numbers of its report; nothing of one that makes none, None where only code of users knows."""
+def _report_rows(processor: Processor, settings: Settings) -> Collection[str] | None:
+    """The rows of its report; nothing of one that makes none, None where only code of users knows."""
     if not isinstance(processor.instance, MetricCollatorPostProcessor):
-        return {}
-    return processor.instance.numbers(settings.dialect)
+        return ()
+    numbers = processor.instance.numbers(settings.dialect)
+    return None if numbers is None else row_labels(numbers).values()
 
 
 def scored_columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> dict[str, str]:
@@ -114,15 +109,11 @@ def scored_columns(file: GraphFile, fields: Sequence[str], processors: Sequence[
 def _columns(file: GraphFile, fields: Sequence[str], processors: Sequence[Processor]) -> list[str]:
     """The columns of the output that hold unit results."""
     outputs = {field.source: name for name, field in file.outputs.items() if field.source is not None}
-    columns = [outputs.get(each, each) for each in fields]
-    for each in processors:
-        if isinstance(each.instance, MetricCollatorPostProcessor) and not each.takes_previous:
-            for entry in each.instance.aggregator_metrics_map:
-                named = entry.get("unit_metrics_results") if isinstance(entry, Mapping) else None
-                columns += [named] if isinstance(named, str) else named if isinstance(named, list | tuple) else []
-    columns = [str(column) for column in columns]
-    shown = columns if not file.outputs else [column for column in columns if column in file.outputs]
-    return list(dict.fromkeys(shown))
+    columns = [outputs.get(column, column) for column in fields]
+    for processor in processors:
+        if isinstance(processor.instance, MetricCollatorPostProcessor) and not processor.takes_previous:
+            columns += [entry.column for entry in processor.instance.entries(OURS)]
+    return [column for column in dict.fromkeys(columns) if not file.outputs or column in file.outputs]
 
 
 def result_columns(file: GraphFile) -> list[str]:
@@ -130,29 +121,13 @@ def result_columns(file: GraphFile) -> list[str]:
     return sorted(name for name in file.outputs or produced(file) if name.endswith(SUFFIX))
 
 
-def unit_value(cell: Value) -> float | None:
-    """The score in a unit result; None where a value is not one."""
-    result = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
-    if not isinstance(result, Mapping) or "correct" not in result:
-        return None
-    correct, score = (number(result.get(key)) for key in ("correct", "score"))
-    if result.get("score") is not None:
-        return None if score is None else float(score)
-    return float(correct) if correct is not None and 0 <= correct <= 1 else None
+def find_better(rows: Iterable[ScoreKey]) -> dict[str, bool | None]:
+    """The rows of numbers of which more is better, whatever column, aggregator or report is named before the number.
 
-
-def is_unit_result(cell: Value) -> bool:
-    """Whether a value is meant as a unit result."""
-    return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
-
-
-def _of_number(row: ScoreKey) -> str:
-    """Return the name of a report's number, without the column, aggregator or report before it.
-
-    >>> _of_number(ScoreKey("MetricCollatorPostProcessor_2.exact_match-accuracy", "none"))
-    'accuracy'
+    >>> find_better([ScoreKey("MetricCollatorPostProcessor_2.exact_match-accuracy", "none"), ScoreKey("total_steps", "none")])
+    {'MetricCollatorPostProcessor_2.exact_match-accuracy': True}
     """
-    return row.metric.rpartition(".")[2].rpartition("-")[2]
+    return {row.metric: True for row in rows if re.split("[.-]", row.metric)[-1].startswith(BETTER)}
 
 
 @dataclass(kw_only=True)
@@ -192,49 +167,42 @@ class GraphScores:
         )
 
     def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
-        return self._scoring.score(documents)
+        return [call_user_code("scoring", self._score, document.filtered[UNFILTERED]) for document in documents]
 
-    @cached_property
-    def _scoring(self) -> ScoringLoop:
-        """One step: the records are there, and their unit results are the scores."""
-        parts = [ScorePart("", "scoring", (), self._unit_scores)]
-        step = ScoringStep(Unfiltered(UNFILTERED), lambda document, own, answers: own[0], parts)  # noqa: ARG005  # the shape of a result
-        return ScoringLoop([step], ResultBuilder(GENERATE), call=call_user_code)
+    def _score(self, answers: Answers) -> list[FilterScores] | Failed:
+        """The row of each column of unit results: its score, or why it has none. Without any score, the record has failed.
 
-    def _unit_scores(self, record: Record) -> JSONDict:
-        """The row of each column of unit results: its score, or why it has none."""
+        The columns that no UnitMetrics node is known to write are what users' own code has measured; others may be called so,
+        and hold something else.
+        """
+        record: Record = answers[0]
+        values: dict[str, float] = {}
+        failed: dict[str, str] = {}
         if self.settings.run.predict_only:
-            return {}
-        rows: JSONDict = {}
+            return [FilterScores(UNFILTERED, answers, values)]
         for name, column in self.scored.items():
-            score = unit_value(record.get(column))
-            if score is None:
-                why = (
-                    why_lost(record.get(column))
-                    or f"the record has no result in {column!r}, but {record.get(column)!r:.60}"
-                )
-                rows[name] = Failed(f"scoring: {why}")
+            cell = record.get(column)
+            score = unit_value(cell)
+            if score is not None:
+                values[name] = score
             else:
-                rows[name] = score
-        return {**rows, **self._further(record)}
-
-    def _further(self, record: Record) -> JSONDict:
-        """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured; and why
-        a unit result there is none. Other columns may be called so, and hold something else."""
-        scores: JSONDict = {}
+                why = why_lost(cell) or f"the record has no result in {column!r}, but {cell!r:.60}"
+                failed[name] = f"scoring: {why}"
         for column, cell in record.items():
             name = str(column).removesuffix(SUFFIX)
             if name == column or name in self.scored:
                 continue
             score = unit_value(cell)
             if score is not None:
-                scores[name] = score
+                values[name] = score
             elif name in self._directions or is_unit_result(cell):
-                scores[name] = Failed(f"scoring: {column!r} has no score that is a number")
+                failed[name] = f"scoring: {column!r} has no score that is a number"
             else:
                 continue
             self._directions.setdefault(name, True)
-        return scores
+        if failed and not values:
+            return Failed("; ".join(dict.fromkeys(failed.values())))
+        return [FilterScores(UNFILTERED, answers, values, failed=failed)]
 
     @property
     def parents(self) -> Mapping[str, str]:
@@ -250,10 +218,10 @@ class GraphScores:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
         names = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(graph_of(self.task)))}
         for each in self.processors:
-            numbers = _numbers(each, self.settings)
-            if numbers is None:
+            labels = _report_rows(each, self.settings)
+            if labels is None:
                 return None
-            names |= set(row_labels(numbers).values())
+            names.update(labels)
         return frozenset(ScoreKey(name, "none") for name in names)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
@@ -263,16 +231,17 @@ class GraphScores:
     def _directions(self) -> dict[str, bool | None]:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
         # in order of their names: a set of texts is walked in another order by every process
-        named = sorted(row.metric for row in self.facts.rows or () if _of_number(row).startswith(BETTER))
+        named = find_better(sorted(self.facts.rows or ()))
         worse = {column for column, declared in self._metrics.items() if not declared.higher_is_better}
         units = {name: column not in worse for name, column in self.scored.items()}
-        return {**dict.fromkeys(named, True), **units}
+        return {**named, **units}
 
     @cached_property
     def _metrics(self) -> dict[str, Metric]:
         """By column of the output the unit metric that writes it."""
         nodes = [node for node in graph_of(self.task).nodes.values() if isinstance(node, LambdaSpec)]
-        return {field: metric for node in nodes for field, metric in metrics_by_field(node.settings).items()}
+        entries = [entry for node in nodes for entry in read_unit_entries(node.settings)]
+        return {entry.field: entry.declared for entry in entries if entry.declared is not None}
 
     def described(self) -> Record:
         """The file."""
@@ -291,6 +260,5 @@ class GraphScores:
         if self._files is None:
             return {}
         rows = self._files.conclude(estimated)
-        named = [row.metric for row in rows if _of_number(row).startswith(BETTER)]
-        self._directions.update({**dict.fromkeys(named, True), **self._files.directions})
+        self._directions.update({**find_better(rows), **self._files.directions})
         return rows

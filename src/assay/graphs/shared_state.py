@@ -58,34 +58,30 @@ class SharedObject:
 def _digests(instance: object) -> Iterator[tuple[str, int]]:
     """Yield each attribute with a digest of its value; values that a class computes once and keeps are left out."""
     attributes: dict[str, UserValue] = {}
-    kinds = [kind for kind in reversed(type(instance).__mro__) if kind is not object]
-    for kind in kinds:
+    computed_once: set[str] = set()
+    for kind in reversed(type(instance).__mro__[:-1]):
         for name, value in list(vars(kind).items()):
-            if name.startswith("__") or isinstance(value, _WITHOUT_STATE) or hasattr(type(value), "__get__"):
-                continue
-            attributes[name] = value
-        for name in _slots(kind):
-            with suppress(AttributeError):
-                attributes[name] = object.__getattribute__(instance, name)
-    own = {name: value for name, value in _vars(instance).items() if not _is_computed_once(kinds, name)}
+            if isinstance(value, cached_property):
+                computed_once.add(name)
+            elif not (name.startswith("__") or isinstance(value, _WITHOUT_STATE) or hasattr(type(value), "__get__")):
+                attributes[name] = value
+    own = {name: value for name, value in _attributes(instance).items() if name not in computed_once}
     for name, value in {**attributes, **own}.items():
         yield name, _digest(value, [MOST_VALUES], set())
 
 
-def _is_computed_once(kinds: list[type], name: str) -> bool:
-    return any(isinstance(vars(kind).get(name), cached_property) for kind in kinds)
-
-
-def _slots(kind: type) -> Iterator[str]:
-    written = vars(kind).get("__slots__", ())
-    yield from (name for name in ((written,) if isinstance(written, str) else written) if not name.startswith("__"))
-
-
-def _vars(instance: object) -> dict[str, UserValue]:
-    try:
-        return dict(object.__getattribute__(instance, "__dict__"))
-    except AttributeError:
-        return {}
+def _attributes(instance: object) -> dict[str, UserValue]:
+    """The attributes of an object itself, in its slots, too; nothing of its own code runs."""
+    attributes: dict[str, UserValue] = {}
+    for kind in reversed(type(instance).__mro__):
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            with suppress(AttributeError):
+                if not name.startswith("__"):
+                    attributes[name] = object.__getattribute__(instance, name)
+    with suppress(AttributeError):
+        attributes |= object.__getattribute__(instance, "__dict__")
+    return attributes
 
 
 def _digest(value: UserValue, left: list[int], above: set[int]) -> int:
@@ -105,7 +101,7 @@ def _digest(value: UserValue, left: list[int], above: set[int]) -> int:
     if isinstance(value, set | frozenset):
         return hash(frozenset(_digest(inner, left, within) for inner in _items(value)))
     known = _known_state(value)
-    parts = sorted((name, _digest(inner, left, within)) for name, inner in _vars(value).items())
+    parts = sorted((name, _digest(inner, left, within)) for name, inner in _attributes(value).items())
     return hash((id(value), known, *parts))
 
 

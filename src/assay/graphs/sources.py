@@ -5,16 +5,16 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from assay.config.source import digest
 from assay.config.task import TaskConfig
-from assay.dialect import OURS, Dialect
-from assay.errors import ConfigError, Problem
+from assay.errors import ConfigError, Problem, check_each
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import DataConfig, Record, SampledColumn, SourceConfig, Value
+from assay.graphs.spec import Record, SampledColumn, SourceConfig, Transformation, Value
 from assay.graphs.sygra import clone_around
 from assay.graphs.transforms import TRANSFORMS, DataTransform
 from assay.records import JSONDict
@@ -25,53 +25,6 @@ from assay.tasks.settings import Settings
 from assay.user_code import place_of, user_code
 
 Transform = Callable[[list[JSONDict]], list[JSONDict]]
-Opened = tuple[Sequence[Row], str]
-"""Rows, and a name for their content."""
-
-
-def graph_rows(
-    config: DataConfig,
-    transforms: Sequence[Sequence[Transform]],
-    *,
-    folder: str | None,
-    data_dir: str | None,
-    limit: int | None,
-    dialect: Dialect = OURS,
-) -> Opened:
-    """All records of a graph. `transforms` are those of each source; `limit` is how many, where no source is named."""
-    if not config.source:
-        number = limit if limit is not None else config.num_records
-        if number is None:
-            raise DataError("the graph has no data_config.source; give the number of records: --num_records N")
-        return Numbered([{} for _ in range(number)]), f"{number} empty records"
-    opened = [_opened(source, folder, data_dir, dialect) for source in config.source]
-    changed = [
-        (_changed(rows, changes, source), name)
-        for (rows, name), changes, source in zip(opened, transforms, config.source, strict=True)
-    ]
-    name = digest("\n".join(name for _, name in changed).encode())
-    rows = changed[0][0]
-    if len(config.source) > 1:
-        rows = spill_rows(joined(config.source, [list(each) for each, _ in changed]))
-    return Numbered(rows, config.id_column), name
-
-
-def column_values(
-    source: SourceConfig,
-    column: str,
-    changes: Sequence[Transform],
-    *,
-    folder: str | None,
-    data_dir: str | None,
-    dialect: Dialect = OURS,
-) -> tuple[list[Value], str]:
-    """The values of one column of a source, and a name for its content."""
-    rows, name = _opened(source, folder, data_dir, dialect)
-    rows = _changed(rows, changes, source)
-    if not len(rows) or column not in columns_of(rows):
-        known = ", ".join(columns_of(rows)) if len(rows) else "no records"
-        raise DataError(f"a sampler needs the column {column!r}, and its source has: {known}")
-    return [row[column] for row in rows], name
 
 
 class Numbered(Sequence[Row]):
@@ -91,45 +44,12 @@ class Numbered(Sequence[Row]):
         return (self._with_id(number, row) for number, row in enumerate(self._rows))
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
         return self._with_id(range(len(self))[index], self._rows[index])
 
     def _with_id(self, number: int, row: Row) -> Row:
         if row.get("id") is not None:
             return row
         return {**row, "id": row[self._column] if self._column is not None else number}
-
-
-def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, dialect: Dialect) -> Opened:
-    if source.type == "disk":
-        if not source.file_path:
-            raise DataError("data_config.source: a source of the type disk needs file_path")
-        files = _files(source.file_path, folder, data_dir)
-        options = {"encoding": source.encoding} if source.encoding else {}
-        return Rows(files, options, dialect=dialect), " ".join(file_digest(file) for file in files)
-    if not source.repo_id:
-        raise DataError("data_config.source: a source of the type hf needs repo_id")
-    token = {"token": source.token} if source.token else {}
-    config = TaskConfig(task="", dataset_path=source.repo_id, dataset_name=source.config_name, dataset_kwargs=token)
-    data = data_set(config, folder=folder, data_dir=data_dir)
-    splits = [source.split] if isinstance(source.split, str) else list(source.split)
-    parts = [data.split(split) for split in splits]
-    files = [file for part in parts for file in getattr(part, "files", ())]
-    name = " ".join([data.name, *splits, *map(file_digest, files)])
-    return (parts[0] if len(parts) == 1 else spill_rows(list(chain(*parts)))), name
-
-
-def _files(written: str, folder: str | None, data_dir: str | None) -> list[Path]:
-    """The files of a source. In SyGra's repository paths begin at its top, whichever folder is the current one."""
-    text = os.path.expanduser(written)  # noqa: PTH111  # it may be a pattern
-    try:
-        return find_files(text, folder, data_dir)
-    except DataError:
-        top = clone_around(Path(folder).resolve()) if folder is not None else None
-        if top is None or not text.startswith("tasks/"):
-            raise
-        return find_files(str(top / text), folder, data_dir)
 
 
 def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceConfig) -> Sequence[Row]:
@@ -198,6 +118,14 @@ def _beside(
     return [{**row, **other} for row in records for other in by_key.get(row[left], nothing)]
 
 
+def _named_sources(file: GraphFile) -> list[tuple[SourceConfig, tuple[str | int, ...]]]:
+    """The sources of the records, each with the way to it in the file."""
+    written: Any = file.fields.get("data_config") or {}
+    is_list = isinstance(written.get("source"), list)
+    sources = enumerate(file.config.data_config.source or ())
+    return [(source, ("data_config", "source", *([number] if is_list else []))) for number, source in sources]
+
+
 @dataclass
 class GraphSources:
     """Reads the sources of a graph, with their transforms; `names` identify the content of other sources than the records."""
@@ -206,98 +134,106 @@ class GraphSources:
     helpers: Helpers
     names: list[str] = field(default_factory=list)
 
-    def records(self, file: GraphFile, folder: str | None) -> tuple[Split, str]:
-        """The records, and a name for their content."""
-        problems: list[Problem] = []
-        transforms = self.transforms(file, folder, problems)
-        if problems:
-            raise ConfigError(problems)
-        limit, start = self.settings.run.limit, self.settings.run.start_index
-        last = int(limit) + start if limit is not None and limit >= 1 else None
-        return graph_rows(
-            file.config.data_config,
-            transforms,
-            folder=folder,
-            data_dir=self.settings.run.data_dir,
-            limit=last,
-            dialect=self.settings.dialect,
-        )
+    def records(self, file: GraphFile) -> tuple[Split, str]:
+        """The records, and a name for their content. Where no source is named, the run or the file says how many there are."""
+        changes = self.transforms(file)
+        config, run = file.config.data_config, self.settings.run
+        if not config.source:
+            is_number = run.limit is not None and run.limit >= 1
+            number = int(run.limit or 0) + run.start_index if is_number else config.num_records
+            if number is None:
+                raise DataError("the graph has no data_config.source; give the number of records: --num_records N")
+            return Numbered([{} for _ in range(number)]), f"{number} empty records"
+        tables = [self._table(file, *table) for table in zip(config.source, changes, strict=True)]
+        name = digest("\n".join(name for _, name in tables).encode())
+        rows = tables[0][0]
+        if len(tables) > 1:
+            rows = spill_rows(joined(config.source, [list(table) for table, _ in tables]))
+        return Numbered(rows, config.id_column), name
 
-    def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
+    def _table(self, file: GraphFile, source: SourceConfig, changes: Sequence[Transform]) -> tuple[Sequence[Row], str]:
+        rows, name = self.open(source, file.folder)
+        return _changed(rows, changes, source), name
+
+    def open(self, source: SourceConfig, folder: str | None) -> tuple[Sequence[Row], str]:
+        """The rows of a source as they are, and a name for their content."""
+        if source.type == "disk":
+            if not source.file_path:
+                raise DataError("data_config.source: a source of the type disk needs file_path")
+            files = self._files(source.file_path, folder)
+            options = {"encoding": source.encoding} if source.encoding else {}
+            return Rows(files, options, dialect=self.settings.dialect), " ".join(map(file_digest, files))
+        if not source.repo_id:
+            raise DataError("data_config.source: a source of the type hf needs repo_id")
+        token = {"token": source.token} if source.token else {}
+        config = TaskConfig(task="", dataset_path=source.repo_id, dataset_name=source.config_name, dataset_kwargs=token)
+        data = data_set(config, folder=folder, data_dir=self.settings.run.data_dir)
+        splits = [source.split] if isinstance(source.split, str) else list(source.split)
+        parts = [data.split(split) for split in splits]
+        files = [file for part in parts for file in getattr(part, "files", ())]
+        name = " ".join([data.name, *splits, *map(file_digest, files)])
+        return (parts[0] if len(parts) == 1 else spill_rows(list(chain(*parts)))), name
+
+    def _files(self, written: str, folder: str | None) -> list[Path]:
+        """The files of a source. In SyGra's repository paths begin at its top, whichever folder is the current one."""
+        text, data_dir = os.path.expanduser(written), self.settings.run.data_dir  # noqa: PTH111  # it may be a pattern
+        try:
+            return find_files(text, folder, data_dir)
+        except DataError:
+            top = clone_around(Path(folder).resolve()) if folder is not None else None
+            if top is None or not text.startswith("tasks/"):
+                raise
+            return find_files(str(top / text), folder, data_dir)
+
+    def missing_files(self, file: GraphFile) -> Iterator[Problem]:
         """Data files that the sources name, and that are not there."""
-        written: Any = file.fields.get("data_config") or {}
-        is_list = isinstance(written.get("source"), list)
-        for number, source in enumerate(file.config.data_config.source or ()):
+        for source, path in _named_sources(file):
             if source.type == "disk" and source.file_path:
                 try:
-                    _files(source.file_path, folder, self.settings.run.data_dir)
+                    self._files(source.file_path, file.folder)
                 except DataError as error:
-                    place = file.place("data_config", "source", *([number] if is_list else []), "file_path")
-                    yield Problem(place, str(error), "put the file there, or correct its name")
+                    yield Problem(file.place(*path, "file_path"), str(error), "put the file there, or correct its name")
 
     def column(self, file: GraphFile, sampled: SampledColumn, at: tuple[str | int, ...]) -> Sequence[Value]:
         """The values that a sampler takes in turn."""
-        problems: list[Problem] = []
-        changes = self._of_source(file, sampled.source, at, file.folder, problems)
-        if problems:
-            raise ConfigError(problems)
-        values, name = column_values(
-            sampled.source,
-            sampled.column,
-            changes,
-            folder=file.folder,
-            data_dir=self.settings.run.data_dir,
-            dialect=self.settings.dialect,
-        )
+        rows, name = self._table(file, sampled.source, self._transforms(file, (sampled.source, at)))
+        columns = columns_of(rows) if len(rows) else ()
+        if sampled.column not in columns:
+            known = ", ".join(columns) or "no records"
+            raise DataError(f"a sampler needs the column {sampled.column!r}, and its source has: {known}")
         self.names.append(name)
-        return values
+        return [row[sampled.column] for row in rows]
 
     def named(self, records: str) -> str:
         """A name for all that was read."""
         return digest("\n".join([records, *self.names]).encode()) if self.names else records
 
-    def transforms(self, file: GraphFile, folder: str | None, problems: list[Problem]) -> list[list[Transform]]:
-        """The changes of every source of the records; what is wrong with them is in `problems`."""
-        written: Any = file.fields.get("data_config") or {}
-        is_list = isinstance(written.get("source"), list)
-        return [
-            self._of_source(file, source, ("data_config", "source", *([number] if is_list else [])), folder, problems)
-            for number, source in enumerate(file.config.data_config.source or ())
-        ]
+    def transforms(self, file: GraphFile) -> list[list[Transform]]:
+        """The changes of every source of the records."""
+        return check_each(partial(self._transforms, file), _named_sources(file))
 
-    def _of_source(
-        self,
-        file: GraphFile,
-        source: SourceConfig,
-        at: tuple[str | int, ...],
-        folder: str | None,
-        problems: list[Problem],
-    ) -> list[Transform]:
-        transforms: list[Transform] = []
-        for index, each in enumerate(source.transformations):
-            place = file.place(*at, "transformations", index, "transform")
-            try:
-                named = each.transform if each.transform in TRANSFORMS else None
-                kind = named or self.helpers.dotted(each.transform, folder, place)
-                if named is None and not (isinstance(kind, type) and hasattr(kind, "transform")):
-                    what = f"{each.transform} has no `transform`"
-                    raise ConfigError.at(place, what, "derive it from DataTransform")
-                change = TRANSFORMS.bind(kind, {}, place)
-            except ConfigError as error:
-                problems += error.problems
-                continue
-            if isinstance(change, DataTransform):
-                change.run_dialect = self.settings.dialect
-                problems += change.problems(each.params, file.place(*at, "transformations", index))
-            transforms.append(_transform(each.transform, change, dict(each.params)))
-        return transforms
+    def _transforms(self, file: GraphFile, named: tuple[SourceConfig, tuple[str | int, ...]]) -> list[Transform]:
+        source, at = named
+        written = enumerate(source.transformations)
+        return check_each(lambda one: self._transform(file, one[1], (*at, "transformations", one[0])), written)
 
+    def _transform(self, file: GraphFile, written: Transformation, at: tuple[str | int, ...]) -> Transform:
+        place, params = file.place(*at, "transform"), dict(written.params)
+        kind: Any = written.transform
+        if kind not in TRANSFORMS:
+            kind = self.helpers.dotted(written.transform, file.folder, place)
+            if not (isinstance(kind, type) and hasattr(kind, "transform")):
+                raise ConfigError.at(place, f"{written.transform} has no `transform`", "derive it from DataTransform")
+        change = TRANSFORMS.bind(kind, {}, place)
+        if isinstance(change, DataTransform):
+            change.run_dialect = self.settings.dialect
+            problems = change.problems(params, file.place(*at))
+            if problems:
+                raise ConfigError(problems)
+        guard = user_code(place_of(written.transform, change.transform), DataError)
 
-def _transform(name: str, instance: DataTransform, params: JSONDict) -> Transform:
-    guard = user_code(place_of(name, instance.transform), DataError)
+        def transform(rows: list[JSONDict]) -> list[JSONDict]:
+            with guard:
+                return copy_context().run(change.transform, rows, params)
 
-    def transform(rows: list[JSONDict]) -> list[JSONDict]:
-        with guard:
-            return copy_context().run(instance.transform, rows, params)
-
-    return transform
+        return transform

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from assay.config.option import NOTHING, Remark, option
+from assay.config.option import NOTHING, Remark, at_least, option
 from assay.config.task import generation_slips
 
 Value = Any
@@ -50,17 +50,13 @@ def _one_role(value: object) -> Iterator[Remark]:
     for number, message in enumerate(value if isinstance(value, list) else ()):
         if not isinstance(message, Mapping) or len(message) != 1:
             yield (number,), "must be a list of messages with one role each", "write `- user: text`"
-        elif next(iter(message)) not in ROLES:
-            yield (number,), f"has a message of {next(iter(message))!r}", f"use one of: {', '.join(ROLES)}"
-        else:
-            yield from _wrong_parts(number, *message.items())
-
-
-def _wrong_parts(number: int, message: tuple[str, object]) -> Iterator[Remark]:
-    role, content = message
-    for at, part in enumerate(content if isinstance(content, list | tuple) else ()):
-        if not isinstance(part, Mapping):
-            yield (number, role, at), "has a part that is not a mapping", "write `- {type: text, text: …}`"
+            continue
+        [(role, content)] = message.items()
+        if role not in ROLES:
+            yield (number,), f"has a message of {role!r}", f"use one of: {', '.join(ROLES)}"
+        for at, part in enumerate(content if isinstance(content, list | tuple) else ()):
+            if not isinstance(part, Mapping):
+                yield (number, role, at), "has a part that is not a mapping", "write `- {type: text, text: …}`"
 
 
 def _some_key(value: object) -> Iterator[Remark]:
@@ -75,16 +71,15 @@ def _turns(value: object) -> Iterator[Remark]:
                 yield (number,), f"has no turn {turn!r}", "write `- 2: text`"
 
 
-def _positive(value: object) -> Iterator[Remark]:
-    if isinstance(value, int) and value < 1:
-        yield (), f"must be at least 1, not {value}", ""
-
-
 def _above_zero(value: object) -> Iterator[Remark]:
     if isinstance(value, int | float) and value <= 0:
         yield (), f"must be above 0, not {value}", ""
 
 
+JSON_TYPES = {
+    "str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object",
+}  # fmt: skip
+"""Types of JSON Schema by what Python calls them."""
 ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -143,12 +138,35 @@ class DataConfig:
     num_records: int | None = option("Number of empty records, if no source is named.", None)
 
 
+def _some_fields(value: object) -> Iterator[Remark]:
+    if not value:
+        yield (), "is empty", "write fields: {name: {type: str}}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerField:
+    """A field of a structured answer."""
+
+    type: Literal["str", "int", "float", "bool", "list", "dict"] = option("Its type.", "str")
+    description: str | None = option("What it is, for the model.", None)
+    default: object = option("With a default, an answer need not have the field.", NOTHING)
+    more: Mapping[str, object] = option("No effect.", NOTHING, rest=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSchema:
+    """The fields of a structured answer."""
+
+    name: str = option("What the answer is called.", "answer")
+    fields: Mapping[str, AnswerField] = option("The fields, by name.", check=_some_fields)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructuredOutput:
     """The fields that an answer must have."""
 
     enabled: bool = option("Whether to ask for them.", True)
-    schema: str | Mapping[str, object] = option("`{fields: {name: {type:}}}`, or the dotted name of a pydantic class.")
+    schema: str | AnswerSchema = option("`{fields: {name: {type:}}}`, or the dotted name of a pydantic class.")
     fallback_strategy: str | None = option("No effect, as with SyGra.", None)
     retry_on_parse_error: bool | None = option("No effect, as with SyGra: once.", None)
     max_parse_retries: int | None = option("No effect, as with SyGra: once.", None)
@@ -237,7 +255,7 @@ class AgentSpec(LlmSpec):
     inject_system_messages: tuple[Mapping[object, str], ...] = option(
         "Messages to the model, by turn: `- 2: text`.", (), check=_turns
     )
-    max_turns: int = option("Maximum number of turns.", 25, check=_positive)
+    max_turns: int = option("Maximum number of turns.", 25, check=at_least(1))
     ends = ("_messages", "_tool_calls", "_usage")
 
 
@@ -376,8 +394,8 @@ class EdgeConfig:
 class RecordLimits:
     """How much a record may use. One that uses more fails with that reason."""
 
-    turns: int | None = option("Replies of models.", None, check=_positive)
-    tokens: int | None = option("Tokens that models read and write.", None, check=_positive)
+    turns: int | None = option("Replies of models.", None, check=at_least(1))
+    tokens: int | None = option("Tokens that models read and write.", None, check=at_least(1))
     seconds: float | None = option("Seconds that models and tools take, together.", None, check=_above_zero)
     cost: float | None = option("The cost of the replies, where prices are known.", None, check=_above_zero)
 
@@ -387,8 +405,8 @@ class GraphProperties:
     """Properties for all nodes. Further keys are for the nodes' code."""
 
     chat_conversation: Literal["multiturn", "singleturn"] | None = option("What `chat_history` does.", None)
-    chat_history_window_size: int = option("How many turns are sent.", 5, check=_positive)
-    max_steps: int = option("How many steps a record may take.", MAX_STEPS, check=_positive)
+    chat_history_window_size: int = option("How many turns are sent.", 5, check=at_least(1))
+    max_steps: int = option("How many steps a record may take.", MAX_STEPS, check=at_least(1))
     limits: RecordLimits = option("How much a record may use.", RecordLimits())
     more: Mapping[str, object] = option("Anything else.", NOTHING, rest=True)
 
@@ -408,7 +426,7 @@ class OutputField:
     """One field of an output record."""
 
     source: str | None = option("The key of the state it comes from.", None, key="from")
-    value: object = option("A value that is always the same; `$a.b` is one of this file.", None)
+    value: object = option("A value that is always the same; `$a.b` is one of this file.", NOTHING)
     transform: str | None = option("A method of the generator that changes it.", None)
 
 
@@ -416,7 +434,7 @@ class OutputField:
 class OutputConfig:
     """The output record."""
 
-    output_map: Mapping[str, object] | None = option("The fields; the whole state when absent.", None)
+    output_map: Mapping[str, OutputField] | None = option("The fields; the whole state when absent.", None)
     generator: str | None = option("A BaseOutputGenerator.", None)
     oasst_mapper: Mapping[str, object] | None = option("Another layout.", None, check=_not_yet("write a generator"))
     data_quality: Mapping[str, object] | None = option("Tags of quality.", None, check=_not_yet("use scorers of tasks"))

@@ -6,14 +6,14 @@ power of their rate; a step without a name is the step "unknown"; of nothing, ev
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from assay.dialect import Dialect
 from assay.graphs.aggregator_metrics import (
     STEP,
     STEP_NUMBERS,
+    ClassedResult,
     Collation,
     is_correct,
     one_of_equals,
@@ -21,27 +21,27 @@ from assay.graphs.aggregator_metrics import (
     summarize_steps,
 )
 from assay.graphs.spec import Record
+from assay.graphs.sygra_classes import UnitMetricResult
 from assay.records import JSONDict
 from assay.statistics.classes import f1_of_rates
 from assay.statistics.pass_at_k import pass_at_k
 
-if TYPE_CHECKING:
-    from assay.graphs.aggregator_metrics import ClassedResult
-    from assay.graphs.sygra_classes import UnitMetricResult
 
-Rates = dict[str, float]
-"""By label the share of its records that are correct."""
+def _average(values: Collection[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
-def _read_labels(golden_key: str | None, predicted_key: str | None, result: "UnitMetricResult") -> "ClassedResult":
-    golden, predicted = (
-        str(side[key]) if key in side else None
-        for side, key in ((result.golden, golden_key), (result.predicted, predicted_key))
-    )
-    return one_of_equals(golden, predicted, bool(result.correct), True, True)
+def _of_verdicts(numbers: Sequence[str], summarize: Callable[[Sequence[bool]], JSONDict]) -> Collation:
+    return Collation(read=is_correct, summarize=summarize, numbers=numbers, counts_nothing=True)
 
 
-def _rates(values: Sequence["ClassedResult"], side: str) -> Rates:
+def accuracy(*, key: str | None = None) -> Collation:  # noqa: ARG001
+    """The share of correct records; 0 of none."""
+    return _of_verdicts(("accuracy",), lambda values: {"accuracy": _average(values)})
+
+
+def _rates(values: Sequence[ClassedResult], side: str) -> Mapping[str, float]:
+    """By label the share of its records that are correct."""
     count, correct = Counter[str](), Counter[str]()
     for value, times in Counter(values).items():
         label = getattr(value, side)
@@ -51,82 +51,68 @@ def _rates(values: Sequence["ClassedResult"], side: str) -> Rates:
     return {label: correct[label] / times for label, times in count.items()}
 
 
-def _average(rates: Rates) -> float:
-    return sum(rates.values()) / len(rates) if rates else 0.0
-
-
-def _of_side(name: str, side: str, values: Sequence["ClassedResult"]) -> JSONDict:
-    rates = _rates(values, side)
-    return {f"average_{name}": _average(rates), f"{name}_per_class": rates}
-
-
-def _of_both_sides(values: Sequence["ClassedResult"]) -> JSONDict:
-    precision, recall = _rates(values, "answer"), _rates(values, "golden")
-    labels = dict.fromkeys([*precision, *recall])
-    return {
-        "average_f1_score": f1_of_rates(_average(precision), _average(recall)),
-        "f1_score_per_class": {
-            label: f1_of_rates(precision.get(label, 0.0), recall.get(label, 0.0)) for label in labels
-        },
-    }
-
-
-def accuracy(*, key: str | None = None) -> Collation:  # noqa: ARG001
-    """The share of correct records; 0 of none."""
-    return Collation(
-        read=is_correct,
-        summarize=lambda values: {"accuracy": sum(values) / len(values) if values else 0.0},
-        numbers=("accuracy",),
-        counts_nothing=True,
-    )
-
-
 def _of_classes(
-    name: str, golden_key: str | None, predicted_key: str | None, summarize: Callable[..., JSONDict]
+    name: str,
+    golden_key: str | None,
+    predicted_key: str | None,
+    summarize: Callable[[Sequence[ClassedResult]], tuple[float, Mapping[str, float]]],
 ) -> Collation:
-    return Collation(
-        read=partial(_read_labels, golden_key, predicted_key),
-        summarize=summarize,
-        numbers=(f"average_{name}",),
-        counts_nothing=True,
-    )
+    def read(result: UnitMetricResult) -> ClassedResult:
+        golden, answer = (
+            str(side[key]) if key in side else None
+            for side, key in ((result.golden, golden_key), (result.predicted, predicted_key))
+        )
+        return one_of_equals(golden, answer, result.correct, True, True)
+
+    def name_numbers(values: Sequence[ClassedResult]) -> JSONDict:
+        average, by_class = summarize(values)
+        return {f"average_{name}": average, f"{name}_per_class": by_class}
+
+    return Collation(read=read, summarize=name_numbers, numbers=(f"average_{name}",), counts_nothing=True)
+
+
+def _of_side(side: str, values: Sequence[ClassedResult]) -> tuple[float, Mapping[str, float]]:
+    rates = _rates(values, side)
+    return _average(rates.values()), rates
 
 
 def precision(*, predicted_key: str) -> Collation:
     """By predicted class, and the mean over these."""
-    return _of_classes("precision", None, predicted_key, partial(_of_side, "precision", "answer"))
+    return _of_classes("precision", None, predicted_key, partial(_of_side, "answer"))
 
 
 def recall(*, golden_key: str) -> Collation:
     """By golden class, and the mean over these."""
-    return _of_classes("recall", golden_key, None, partial(_of_side, "recall", "golden"))
+    return _of_classes("recall", golden_key, None, partial(_of_side, "golden"))
 
 
 def f1_score(*, predicted_key: str, golden_key: str) -> Collation:
     """By class; the average is the harmonic mean of average precision and average recall."""
-    return _of_classes("f1_score", golden_key, predicted_key, _of_both_sides)
+
+    def summarize(values: Sequence[ClassedResult]) -> tuple[float, Mapping[str, float]]:
+        (mean_precision, precisions), (mean_recall, recalls) = _of_side("answer", values), _of_side("golden", values)
+        labels = dict.fromkeys([*precisions, *recalls])
+        by_class = {label: f1_of_rates(precisions.get(label, 0.0), recalls.get(label, 0.0)) for label in labels}
+        return f1_of_rates(mean_precision, mean_recall), by_class
+
+    return _of_classes("f1_score", golden_key, predicted_key, summarize)
 
 
 def chance_of_one(*, k: int) -> Collation:
     """Of all records together."""
+    sizes = {f"pass@{size}": size for size in range(1, k + 1)}
 
     def summarize(values: Sequence[bool]) -> JSONDict:
         n, correct = len(values), sum(values)
-        return {f"pass@{size}": pass_at_k(n, correct, size) if size <= n else 0.0 for size in range(1, k + 1)}
+        return {name: pass_at_k(n, correct, size) if size <= n else 0.0 for name, size in sizes.items()}
 
-    numbers = [f"pass@{size}" for size in range(1, k + 1)]
-    return Collation(read=is_correct, summarize=summarize, numbers=numbers, counts_nothing=True)
+    return _of_verdicts((*sizes,), summarize)
 
 
 def chance_of_all(*, k: int) -> Collation:
     """Powers of the rate of correct records."""
-
-    def summarize(values: Sequence[bool]) -> JSONDict:
-        rate = sum(values) / len(values) if values else 0.0
-        return {"success_rate": rate, **{f"pass^{size}": rate**size for size in range(1, k + 1)}}
-
-    numbers = ["success_rate", *(f"pass^{size}" for size in range(1, k + 1))]
-    return Collation(read=is_correct, summarize=summarize, numbers=numbers, counts_nothing=True)
+    sizes = {"success_rate": 1, **{f"pass^{size}": size for size in range(1, k + 1)}}
+    return _of_verdicts((*sizes,), lambda values: {name: _average(values) ** size for name, size in sizes.items()})
 
 
 def step_efficiency(*, penalty_per_retry: float = 0.2, key: str | None = None) -> Collation:  # noqa: ARG001

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from assay.errors import Place
 from assay.graphs.aggregator_metrics import Collation
 from assay.graphs.spec import Record, Value
-from assay.records import JSONDict, UserFunction, UserValue
+from assay.records import JSONDict, UserFunction, UserValue, number
 from assay.registry import Registry, refused
 from assay.scoring.declarations import RECORD, Metric, prepared
 from assay.signatures import accepted, dress
@@ -37,6 +37,24 @@ def why_lost(cell: Value) -> str | None:
     """
     is_lost = isinstance(cell, Mapping) and "failed" in cell and "correct" not in cell
     return str(cell["failed"]) if is_lost else None
+
+
+def is_unit_result(cell: Value) -> bool:
+    """Whether a value is meant as a unit result."""
+    return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
+
+
+def unit_value(cell: Value) -> float | None:
+    """The score in a unit result; None where a value is not one."""
+    if isinstance(cell, UnitMetricResult):
+        return cell.score
+    if not is_unit_result(cell):
+        return None
+    if cell.get("score") is not None:
+        score = number(cell["score"])
+        return None if score is None else float(score)
+    correct = number(cell["correct"])
+    return float(correct) if correct is not None and 0 <= correct <= 1 else None
 
 
 @dataclass(frozen=True)
@@ -73,14 +91,9 @@ class UnitMetricResult:
     @classmethod
     def from_dict(cls, written: Record) -> "UnitMetricResult":
         """The result that a mapping describes; one of SyGra has no score."""
-        correct, score = bool(written.get("correct", False)), written.get("score")
-        return cls(
-            correct,
-            dict(written.get("golden") or {}),
-            dict(written.get("predicted") or {}),
-            dict(written.get("metadata") or {}),
-            float(correct) if score is None else float(score),
-        )
+        score = written.get("score")
+        golden, predicted, metadata = (dict(written.get(key) or {}) for key in ("golden", "predicted", "metadata"))
+        return cls(bool(written.get("correct")), golden, predicted, metadata, NOT_GIVEN if score is None else score)
 
 
 _ALWAYS_FINITE = frozenset((str, bool, int, type(None)))
@@ -111,14 +124,12 @@ def as_mapping(value: Value) -> JSONDict:
 class MetricMetadata:
     """A metric's description of itself; further keys are accepted."""
 
+    name, description, metric_type = "", "", "custom"
+    range = (0.0, 1.0)
+    higher_is_better = True
+
     def __init__(self, **said: UserValue) -> None:
-        self.name = said.get("name", "")
-        self.display_name = said.get("display_name", self.name)
-        self.description = said.get("description", "")
-        self.range = said.get("range", (0.0, 1.0))
-        self.higher_is_better = said.get("higher_is_better", True)
-        self.metric_type = said.get("metric_type", "custom")
-        self.__dict__.update(said)
+        self.__dict__.update({"display_name": said.get("name", ""), **said})
 
 
 class SygraMetric:
@@ -222,8 +233,8 @@ def declare_aggregator_class(kind: type[AggregatorMetric]) -> Callable[..., Coll
 class MetricRegistry(Generic[T]):
     """A registry by the methods of SyGra's, which gives classes. Users may add classes and replace their own, never built-ins."""
 
-    def __init__(self, registry: Registry[Any, Any], class_of: Callable[[str], type[T]]) -> None:
-        self.registry, self._class_of = registry, class_of
+    def __init__(self, registry: Registry[Any, Any], stand_in: Callable[[str, Any], type[T]]) -> None:
+        self.registry, self._stand_in = registry, stand_in
 
     def register(self, name: str, metric_class: type[T]) -> None:
         """Register a class."""
@@ -234,10 +245,14 @@ class MetricRegistry(Generic[T]):
         what = f"{self.registry.kind} {name!r}"
         self.registry.check(name, params, Place(what))
         with refused(Place(what), f"{what} cannot be made", "correct its parameters"):
-            return self._class_of(name)(**params)
+            return self.get_metric_class(name)(**params)
 
     def get_metric_class(self, name: str) -> type[T]:
-        return self._class_of(name)
+        """Return the class that a user registered, or one that stands for a declaration."""
+        member = self.registry.find(name, Place(f"{self.registry.kind} {name!r}"))
+        function = next(iter(member.functions.values())) if isinstance(member, Metric) else member
+        registered: type[T] | None = getattr(function, "sygra_class", None)
+        return registered or self._stand_in(name, member)
 
     def has_metric(self, name: str) -> bool:
         return name in self.registry
@@ -257,5 +272,5 @@ class MetricRegistry(Generic[T]):
 
     def get_metrics_info(self) -> dict[str, dict[str, str]]:
         """Return class and module of every metric by name."""
-        known = {name: self._class_of(name) for name in self.list_metrics()}
-        return {name: {"class": each.__name__, "module": each.__module__} for name, each in known.items()}
+        kinds = ((name, self.get_metric_class(name)) for name in self.list_metrics())
+        return {name: {"class": kind.__name__, "module": kind.__module__} for name, kind in kinds}

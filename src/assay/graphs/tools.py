@@ -9,14 +9,12 @@ from types import ModuleType, UnionType
 from typing import Any, NamedTuple
 
 from assay.errors import ConfigError, Place
-from assay.graphs.spec import Record, ToolSpec, Value
+from assay.graphs.spec import JSON_TYPES, Record, ToolSpec, Value
 from assay.records import Call, JSONDict, ToolCall, UserFunction, UserValue
 from assay.samples.rows import DataError
 from assay.scoring.helper_code import Helpers
 from assay.signatures import accepted, is_async
 from assay.user_code import UserCodeError, is_writable, place_of, user_code, words
-
-TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 
 
 class Tool(NamedTuple):
@@ -164,4 +162,4 @@ def _schema(hint: Any) -> JSONDict:
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     if origin is list:
         return {"type": "array", "items": _schema(parts[0]) if parts else {}}
-    return {"type": TYPES.get(origin, "string")}
+    return {"type": JSON_TYPES.get(getattr(origin, "__name__", ""), "string")}

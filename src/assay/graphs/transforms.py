@@ -60,14 +60,11 @@ class RenameFieldsTransform(_Checked):
     name = "rename_fields"
 
     def rows(self, data: Sequence[JSONDict], *, mapping: JSONDict, overwrite: bool = False) -> list[JSONDict]:  # type: ignore[override]
-        return [self._renamed(record, mapping, overwrite) for record in data]
-
-    @staticmethod
-    def _renamed(record: JSONDict, mapping: Record, overwrite: bool) -> JSONDict:
-        renamed = dict(record)
-        for old, new in mapping.items():
-            if old in renamed and (overwrite or new not in renamed):
-                renamed[new] = renamed.pop(old)
+        renamed = [dict(record) for record in data]
+        for record in renamed:
+            for old, new in mapping.items():
+                if old in record and (overwrite or new not in record):
+                    record[new] = record.pop(old)
         return renamed
 
 
@@ -98,7 +95,7 @@ class AddRetryFieldsTransform(_Checked):
             "curr_retries": initial_retry_count,
             "original_current_user_text": original_current_user_text,
         }
-        return [{**record, **added} for record in data]
+        return AddNewFieldTransform().rows(data, mapping=added)
 
 
 class SkipRecords(_Checked):
@@ -111,13 +108,14 @@ class SkipRecords(_Checked):
     ) -> list[JSONDict]:
         if skip_type == "count":
             known: JSONDict = count or {}
-            start = int(known["from_start"] if "from_start" in known else known.get("from_begin", 0))
+            start = int(known.get("from_start", known.get("from_begin")) or 0)
             return list(data[start : len(data) - int(known.get("from_end", 0))])
         if skip_type != "range":
             what = f"skip_type must be range or count, got {skip_type!r}"
             raise ConfigError.at(f"transform {self.name!r}", what, "use range or count")
-        skipped = {at for part in _slices(range) for at in _indices(part, len(data))}
-        return [record for at, record in enumerate(data) if at not in skipped]
+        numbers = [number for number, _ in enumerate(data)]
+        skipped = {number for part in _slices(range) for number in numbers[part]}
+        return [record for number, record in enumerate(data) if number not in skipped]
 
 
 def _slices(written: str) -> list[slice]:
@@ -131,10 +129,6 @@ def _slices(written: str) -> list[slice]:
         start, end = (int(each) if each else None for each in bounds.groups())
         slices.append(slice(start, end))
     return slices
-
-
-def _indices(part: slice, length: int) -> Sequence[int]:
-    return range(*part.indices(length))
 
 
 class CombineRecords(_Checked):
@@ -157,14 +151,15 @@ class CombineRecords(_Checked):
         if shift < 1:
             what = f"shift must be at least 1, got {shift}"
             raise ConfigError.at(f"transform {self.name!r}", what, "write `shift: 1`")
+        rules: Record = join_column or {}
         start, left_out = int((skip or {}).get("from_beginning", 0)), int((skip or {}).get("from_end", 0))
         last = len(data) - left_out - combine
         starts = range(start, last if self.run_dialect.drops_last_window else last + 1, shift)
-        return [_joined(data[at : at + combine], join_column or {}) for at in starts]
-
-
-def _joined(records: Sequence[JSONDict], columns: Record) -> JSONDict:
-    return {column: _filled(str(rule), [record[column] for record in records]) for column, rule in columns.items()}
+        windows = [data[at : at + combine] for at in starts]
+        return [
+            {column: _filled(str(rule), [record[column] for record in window]) for column, rule in rules.items()}
+            for window in windows
+        ]
 
 
 def _filled(rule: str, values: Sequence[Value]) -> str:

@@ -34,14 +34,6 @@ Compare = Callable[[Value, Value], Value]
 """A unit metric with its parameters."""
 
 
-def unit_result(name: str, verdict: Value, golden: Value, predicted: Value) -> UnitMetricResult:
-    """The result that a metric's truth or score stands for; a score of 1 is correct."""
-    if isinstance(verdict, UnitMetricResult):
-        return verdict
-    correct = verdict if isinstance(verdict, bool) else float(verdict) >= 1
-    return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), {"validator": name}, float(verdict))
-
-
 def judged(
     validator: str, golden: Value, predicted: Value, correct: bool, score: float | None = None, **metadata: Value
 ) -> UnitMetricResult:
@@ -49,6 +41,15 @@ def judged(
     number = float(correct) if score is None else score
     about = {"validator": validator, **metadata}
     return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), about, number)
+
+
+def measure(compare: Compare, name: str, golden: Value, predicted: Value) -> UnitMetricResult:
+    """Compare the values of a record: a metric gives a result, or a truth or score that stands for one; 1 is correct."""
+    verdict = compare(golden, predicted)
+    if isinstance(verdict, UnitMetricResult):
+        return verdict
+    correct = verdict if isinstance(verdict, bool) else float(verdict) >= 1
+    return judged(name, golden, predicted, correct, float(verdict))
 
 
 # --- what is compared -----------------------------------------------------------------------------------------------------
@@ -77,16 +78,6 @@ def read_golden(value: Value, key: str | None, dialect: Dialect, *, whole: bool 
     return side
 
 
-def golden_texts(golden: Value, predicted: Value, *, whole: bool = False) -> Sequence[Value]:
-    """The golden texts: those of a list, unless the predicted value is a list, too, to be compared as a whole."""
-    if whole or not isinstance(golden, list | tuple) or isinstance(predicted, list | tuple):
-        return (golden,)
-    texts = [text for text in golden if text is not None]
-    if not texts:
-        raise ValueError(f"the golden value has no text: {golden!r:.80}")
-    return texts
-
-
 def plain(text: str, *, case_sensitive: bool = False, normalize_whitespace: bool = True) -> str:
     """A text as it is compared.
 
@@ -95,6 +86,32 @@ def plain(text: str, *, case_sensitive: bool = False, normalize_whitespace: bool
     """
     spaced = " ".join(text.split()) if normalize_whitespace else text
     return spaced if case_sensitive else spaced.lower()
+
+
+def plain_answer(side: Value, dialect: Dialect, **rules: bool) -> str | None:
+    """The text of a predicted value as it is compared; None where there is none."""
+    return None if side is None and not dialect.reads_missing_values_as_text else plain(str(side), **rules)
+
+
+def read_texts(
+    golden: Value,
+    predicted: Value,
+    key: str | None,
+    dialect: Dialect,
+    rules: Mapping[str, bool],
+    *,
+    whole: bool = False,
+) -> tuple[list[str], str | None]:
+    """The golden texts and the answer as they are compared: all texts of a golden list, unless the predicted value is a list,
+    too, to be compared as a whole."""
+    right, side = read_golden(golden, key, dialect, whole=whole), read_side(predicted, key, dialect, whole=whole)
+    is_list = isinstance(right, list | tuple) and not whole and not isinstance(side, list | tuple)
+    texts = (
+        [plain(str(text), **rules) for text in right if text is not None] if is_list else [plain(str(right), **rules)]
+    )
+    if not texts:
+        raise ValueError(f"the golden value has no text: {right!r:.80}")
+    return texts, plain_answer(side, dialect, **rules)
 
 
 def difference(golden: str, predicted: str, dialect: Dialect = OURS) -> SequenceMatcher[str]:
@@ -119,12 +136,8 @@ def exact_match(
     `key` is the key of the text in a mapping; without it, its lone `text`, or else the whole value. Of a list of golden
     texts any may be the right one.
     """
-    whole = dialect.compares_whole_mappings
     rules = {"case_sensitive": case_sensitive, "normalize_whitespace": normalize_whitespace}
-    side = read_side(predicted, key, dialect, whole=whole)
-    answer = None if side is None and not dialect.reads_missing_values_as_text else plain(str(side), **rules)
-    right_side = read_golden(golden, key, dialect, whole=whole)
-    texts = [plain(str(text), **rules) for text in golden_texts(right_side, side, whole=whole)]
+    texts, answer = read_texts(golden, predicted, key, dialect, rules, whole=dialect.compares_whole_mappings)
     right = answer if answer in texts else texts[0]
     return judged("exact_match", golden, predicted, right == answer, golden_text=right, predicted_text=answer, **rules)
 
@@ -145,9 +158,7 @@ def _fuzzy_match(
     rules = {"case_sensitive": case_sensitive, "normalize_whitespace": normalize_whitespace}
 
     def compare(golden: Value, predicted: Value) -> UnitMetricResult:
-        side = read_side(predicted, key, dialect)
-        answer = None if side is None else plain(str(side), **rules)
-        texts = [plain(str(text), **rules) for text in golden_texts(read_golden(golden, key, dialect), side)]
+        texts, answer = read_texts(golden, predicted, key, dialect, rules)
         ratios = [0.0 if answer is None else difference(text, answer).ratio() for text in texts]
         alike = max(ratios)
         right = texts[ratios.index(alike)]
@@ -171,12 +182,11 @@ def _typed_value_match(
     name = "typed_value_match"
 
     def compare(golden: Value, predicted: Value) -> UnitMetricResult:
-        target = read_golden(golden, golden_text_key, dialect)
-        answer = read_side(predicted, predicted_text_key, dialect)
-        right = plain(str(target), case_sensitive=case_sensitive)
-        if answer is None and not dialect.reads_missing_values_as_text:
+        right = plain(str(read_golden(golden, golden_text_key, dialect)), case_sensitive=case_sensitive)
+        side = read_side(predicted, predicted_text_key, dialect)
+        typed = plain_answer(side, dialect, case_sensitive=case_sensitive)
+        if typed is None:
             return judged(name, golden, predicted, False, golden_text=right, predicted_text=None)
-        typed = plain(str(answer), case_sensitive=case_sensitive)
         matcher = difference(right, typed, dialect)
         alike = matcher.ratio()
         about = {
@@ -267,14 +277,9 @@ def scroll_amount(  # noqa: PLR0913  # the keys of a file
         raise ValueError(f"the golden {golden_amount_key!r} must be a number, got {written!r:.60}")
     apart = None if answer is None else abs(right - answer)
     percent = None if apart is None or right == 0 else apart / abs(right) * 100
-    if apart is None:
-        near = False
-    elif percent is None:
-        near = apart <= scroll_threshold
-    else:
-        near = percent <= tolerance_percent
+    is_near = percent <= tolerance_percent if percent is not None else apart is not None and apart <= scroll_threshold
     about = {
-        "is_valid": near,
+        "is_valid": is_near,
         "difference": apart,
         "difference_percent": percent,
         "tolerance_used": tolerance_percent,
@@ -282,7 +287,7 @@ def scroll_amount(  # noqa: PLR0913  # the keys of a file
         "golden_scroll_amount": right,
         "predicted_scroll_amount": answer,
     }
-    return judged("scroll_amount", golden, predicted, near, **about)
+    return judged("scroll_amount", golden, predicted, is_near, **about)
 
 
 def _number(value: Value) -> float | None:
@@ -373,7 +378,7 @@ def task_metric(name: str) -> Metric | None:
         def score(references: Sequence[Value], answer: Value) -> float:
             golden = as_mapping(references[0] if len(references) == 1 else list(references))
             predicted = as_mapping(answer)
-            return unit_result(name, compare(golden, predicted), golden, predicted).score
+            return measure(compare, name, golden, predicted).score
 
         return score
 
@@ -400,9 +405,6 @@ def bind(declared: Metric, dialect: Dialect = OURS, /, **params: UserValue) -> C
     """A unit metric with its parameters; the rules of the run are the one of them that is annotated as `Dialect`."""
     function: Any
     [function] = declared.functions.values()
-    if RECORD not in declared.functions:  # a judge, which its node asks
-        judge: Compare = function(**params)
-        return judge
     known = accepted(function).named
     rules = {name: dialect for name, each in known.items() if each.annotation is Dialect}
     bound: Compare = getattr(function, "prepared", partial(partial, function))(**params, **rules)
@@ -439,14 +441,8 @@ UNIT_METRICS = _UnitMetrics(
 )
 
 
-def unit_class(name: str) -> type[UnitMetric]:
-    """The class of a unit metric, as SyGra's registry gives it."""
-    declared = UNIT_METRICS.find(name, Place(f"unit metric {name!r}"))
-    function: Any
-    [function] = declared.functions.values()
-    if RECORD not in declared.functions or hasattr(function, "sygra_class"):
-        kind: type[UnitMetric] = getattr(function, "sygra_class", function)
-        return kind
+def unit_class(name: str, declared: Metric) -> type[UnitMetric]:
+    """The class that stands for a unit metric in SyGra's registry."""
 
     class DeclaredUnitMetric(UnitMetric):
         higher_is_better, bounds = declared.higher_is_better, declared.bounds
@@ -456,8 +452,9 @@ def unit_class(name: str) -> type[UnitMetric]:
             self._compare = bind(declared, OURS, **config)
 
         def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-            return unit_result(name, self._compare(golden, predicted), golden, predicted)
+            return measure(self._compare, name, golden, predicted)
 
+    [function] = declared.functions.values()
     return dress(DeclaredUnitMetric, function, [UNIT_METRICS.accepts(declared)])
 
 

@@ -17,7 +17,7 @@ import orjson
 from assay.errors import SelfExplanatory
 from assay.graphs.history import HISTORY
 from assay.graphs.shared_state import SharedObject
-from assay.graphs.spec import END, MAX_STEPS, Record, RecordLimits, Value
+from assay.graphs.spec import END, MAX_STEPS, START, Record, RecordLimits, Value
 from assay.records import (
     Call,
     Failed,
@@ -194,15 +194,8 @@ class ConditionalEdge:
         return target
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingEdges:
-    """The edges that leave a node: to the same nodes always, and to those that conditions choose."""
-
-    always: tuple[str, ...] = ()
-    forks: tuple[ConditionalEdge, ...] = ()
-
-    def onward(self, state: State) -> Sequence[str]:
-        return (*self.always, *(fork.choose(state) for fork in self.forks)) if self.forks else self.always
+Ways = Sequence[str | ConditionalEdge]
+"""The edges that leave a node: to the same nodes always, and to those that conditions choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +203,7 @@ class Graph:
     """Nodes and ways, compiled once for all records. `finish` makes the output of the last state."""
 
     nodes: Mapping[str, GraphNode]
-    ways: Mapping[str, OutgoingEdges]
-    start: OutgoingEdges
+    ways: Mapping[str, Ways]
     max_steps: int = MAX_STEPS
     finish: Callable[[State], Record] = dict
     keeps_records: bool = False
@@ -261,7 +253,7 @@ class Graph:
 
     def steps(self, state: State, walk: Walk) -> Steps:
         """Go from START to END; `state` is written to on the way."""
-        active = self._following([self.start], state)
+        active = self._following([START], state)
         for _ in range(self.max_steps):
             if not active:
                 return state
@@ -270,16 +262,17 @@ class Graph:
                 merge(state, (yield from _run(node, state, walk.enter(node.name))))
             else:
                 yield from _run_together(active, state, walk)
-            active = self._following([self.ways[node.name] for node in active], state)
+            active = self._following([node.name for node in active], state)
         if active:
             fix = f"graph_properties.max_steps is {self.max_steps}"
             raise NodeFailed(f"the record was still at {active[0].name!r} after {self.max_steps} steps ({fix})")
         return state
 
-    def _following(self, ways: Sequence[OutgoingEdges], state: State) -> Sequence[GraphNode]:
+    def _following(self, names: Sequence[str], state: State) -> Sequence[GraphNode]:
         """The nodes that come next, each once, in the order of the edges."""
-        names = dict.fromkeys(name for way in ways for name in way.onward(state))
-        return [self.nodes[name] for name in names if name not in ENDS]
+        ways = [way for name in names for way in self.ways[name]]
+        targets = dict.fromkeys([way if isinstance(way, str) else way.choose(state) for way in ways])
+        return [self.nodes[target] for target in targets if target not in ENDS]
 
 
 def _run(node: GraphNode, state: State, walk: Walk) -> Steps:

@@ -34,7 +34,7 @@ def sent_messages(prompt: Prompt) -> list[dict[str, Any]]:
 
 def answer_rendered(requests: Sequence[Request], template: Template, answer: Answer) -> AsyncIterator[Answered]:
     """Answer requests with `answer`, which takes text only: conversations are rendered by the template first."""
-    if all(isinstance(request[0], str) for request in requests):
+    if {type(request[0]) for request in requests} <= {str}:
         return answer(requests)
     return _render_and_answer(requests, template, answer)
 

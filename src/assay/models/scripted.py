@@ -18,6 +18,7 @@ from assay.records import (
     Message,
     Request,
     Response,
+    Rolling,
     Text,
     messages_to_plain,
 )
@@ -158,7 +159,15 @@ class Dummy:
         return answer_rendered(requests, self.chat_template, self._answer)
 
     async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
-        yield [(number, _respond(request)) for number, request in enumerate(requests)]
+        responses: list[tuple[int, Response]] = []
+        for number, request in enumerate(requests):
+            if isinstance(request, Generate):
+                responses.append((number, Text("lol")))
+                continue
+            text = request.text if isinstance(request, Rolling) else f"{request.context}\0{request.continuation}"
+            drawn = int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
+            responses.append((number, Likelihood(-drawn, False)))
+        yield responses
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         text = "".join(f"<|{message['role']}|>\n{message['content']}\n" for message in messages_to_plain(messages))
@@ -176,10 +185,3 @@ class NoModel(Dummy):
     def __init__(self, name: str) -> None:
         self.name = name
         self.identity = f"nobody {name}"
-
-
-def _respond(request: Request) -> Response:
-    if isinstance(request, Generate):
-        return Text("lol")
-    text = f"{request.text}\0{request.continuation}" if isinstance(request, Loglikelihood) else request.text
-    return Likelihood(-int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48, False)

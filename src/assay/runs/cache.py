@@ -125,17 +125,15 @@ class CachedJournal:
             if role in names:
                 self._guarded(cache.add, names[role], [(key, response)])
 
-    def get(self, key: bytes) -> Response | None:
-        known = self._journal.get(key)
-        if known is not None:
-            return known
-        response: Response | None = self._guarded(self._cache.get, key)
-        if response is None or isinstance(response, Failed):
-            return None
-        cut = response.usage.cut if response.usage is not None else 0
-        paid = response._replace(usage=Usage(cut=cut) if cut else None)  # by the run that asked
-        self._journal.add([(key, paid)])
-        return paid
+    def find(self, keys: Sequence[bytes]) -> Mapping[bytes, Response]:
+        known = self._journal.find(keys)
+        for key in keys:
+            response: Response | None = self._guarded(self._cache.get, key) if key and key not in known else None
+            if response is not None and not isinstance(response, Failed):
+                cut = response.usage.cut if response.usage is not None else 0
+                known[key] = response._replace(usage=Usage(cut=cut) if cut else None)  # paid by the run that asked
+                self._journal.add([(key, known[key])])
+        return known
 
     def add(self, answered: Sequence[tuple[bytes, Response]], role: str) -> None:
         self._journal.add(answered, role)

@@ -202,7 +202,7 @@ class Comparison:
         others = ", ".join(run.label for run in self.runs[1:])
         decided = f", gates: {self.decision}" if self.decision is not None else ""
         outcome = f"{len(self.rows)} rows, {counts['better']} better, {counts['worse']} worse"
-        return f"<Comparison of {others or 'nothing'} with {self.runs[0].label}: {outcome}{decided}>"
+        return f"<Comparison of {others} with {self.runs[0].label}: {outcome}{decided}>"
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()

@@ -23,7 +23,7 @@ UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EBADF)
 
 def open_file(path: Path) -> BinaryIO:
     """Open a file for reading; one that is not regular, such as a FIFO or a device that never ends, is an OSError."""
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))  # noqa: SIM115
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -47,8 +47,6 @@ def sync(path: Path) -> None:
 
 def sync_folder(path: Path) -> None:
     """Sync a folder, where the system supports it."""
-    if os.name != "posix":
-        return
     try:
         sync(path)
     except OSError as error:
@@ -64,10 +62,15 @@ def make_folder(path: Path) -> None:
         sync_folder(path.parent)
 
 
-def replace_file(part: Path, path: Path) -> None:
-    """Give a file that is written its name: after a power cut there is the old file or the whole new one."""
+def rename_file(part: Path, path: Path) -> None:
+    """Give a file that is written its name, which survives a power cut when its folder is synced, too."""
     sync(part)
     part.replace(path)
+
+
+def replace_file(part: Path, path: Path) -> None:
+    """Give a file that is written its name: after a power cut there is the old file or the whole new one."""
+    rename_file(part, path)
     sync_folder(path.parent)
 
 

@@ -35,6 +35,7 @@ from assay.runs.files import (
     read_bytes,
     replace_file,
     replace_folder,
+    sync_folder,
     verify_json,
     with_checksum,
 )
@@ -97,7 +98,7 @@ class RunFolder:
     journal: Journal
     manifest: dict[str, Any]
     resumed: bool = False
-    keepers: list["SampleSink"] = field(default_factory=list)
+    keepers: list["SampleSink | SampleWriters"] = field(default_factory=list)
 
     def keeper(self, task: str, log: bool, doc_ids: Callable[[int, int], int]) -> "SampleWriters":
         """Writers of a task's samples: Parquet, and optionally lm-eval's lines."""
@@ -187,11 +188,9 @@ class SampleWriters:
 
     def __init__(self, writers: Sequence[SampleSink], parquet: SampleWriter) -> None:
         self._writers, self.parquet = writers, parquet
+        self.adders: list[Callable[[SampleRecord], object]] = [writer.add for writer in writers]
+        """What takes every sample."""
         self._ended = False
-
-    def add(self, record: SampleRecord) -> None:
-        for writer in self._writers:
-            writer.add(record)
 
     def end(self) -> None:
         """Write what is left: nothing of the task's samples is held in memory from then on."""
@@ -482,6 +481,8 @@ def write_manifest(folder: Path, manifest: JSONObject) -> None:
 
 def write_results(folder: Path, results: Results, manifest: JSONObject) -> None:
     """Write the results of a run, and then its manifest, with the checksums of the results and of all samples; without secrets."""
+    if (folder / SAMPLES).is_dir():
+        sync_folder(folder / SAMPLES)  # once, however many files were given their names
     data = with_checksum(_indented(redact_results(encode(results))))
     _write(folder / RESULTS, data)
     files = sorted(path for path in (folder / SAMPLES).glob("*.parquet") if path.is_file())

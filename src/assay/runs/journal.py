@@ -135,6 +135,15 @@ class Journal:
             return None  # somebody cut it off
         return _read(entry) if entry["k"] == key.hex() else None
 
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Response]:
+        """The responses that were given to these keys, of those that were."""
+        found: dict[bytes, Response] = {}
+        for key in self._index.among(keys):
+            response = self.get(key)
+            if response is not None:
+                found[key] = response
+        return found
+
     def add(self, answered: Iterable[tuple[bytes, Response]], role: str = "model") -> None:
         """Write responses down, all in one write: from then on they survive the end of this process."""
         who = b"" if role == "model" else b',"m":%s' % orjson.dumps(role)

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 RECENT, SHARE = 32_768, 64
 """Entries that are held in a dict, at ten times the memory, before they are sorted in among the others: so many, or this
@@ -36,6 +36,12 @@ class KeyIndex:
         number = int.from_bytes(key[:8])
         at = bisect_left(self._keys, number, start, end)
         return self._offsets[at] if at < end and self._keys[at] == number else None
+
+    def among(self, keys: Sequence[bytes]) -> list[bytes]:
+        """Those of some keys that have an offset."""
+        if not self._starts and self._recent.keys().isdisjoint(keys):  # as nearly always
+            return []
+        return [key for key in keys if key and self.get(key) is not None]
 
     def put(self, key: bytes, offset: int) -> None:
         self.put_all({key: offset})

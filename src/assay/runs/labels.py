@@ -4,6 +4,7 @@ The run's files stay as they were written, and no number that labels correct is 
 judge's, computed when they are read: `llm_judge_corrected`.
 """
 
+import fcntl
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +26,6 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.runs.validation import Check, count, fields, listed, number, optional, pair, text
 from assay.score_keys import ScoreKey
-
-try:
-    import fcntl
-except ImportError:  # where there is none, appending in one write must do
-    fcntl = None  # type: ignore[assignment]
 
 LABELS = "labels.jsonl"
 SUFFIX = "_corrected"
@@ -77,6 +73,11 @@ class TaskLabels:
                 by_document.setdefault(document, []).append(label)
         return {document: math.fsum(labels) / len(labels) for document, labels in by_document.items()}
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many documents each person has labelled."""
+        return {name: len(own) for name, own in self.people.items() if own}
+
     def as_score(self, label: float) -> float:
         """A label on the scale of the judge's scores."""
         (low, high), (least, most) = self.scale, self.bounds
@@ -119,10 +120,9 @@ def append_labels(folder: Path, labels: Sequence[PersonLabel]) -> None:
     lines = [sealed(_encode(replace(label, at=label.at or now))[:-1]) for label in labels]
     path = folder / LABELS
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
         try:
-            if fcntl is not None:
-                fcntl.flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(handle, fcntl.LOCK_EX)
             _write_whole(handle, _end_of_torn(handle) + b"".join(lines))
             os.fsync(handle)
         finally:

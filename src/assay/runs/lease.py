@@ -1,5 +1,6 @@
 """The lock of a run folder: which process holds it, and whether that process is alive."""
 
+import fcntl
 import json
 import os
 import socket
@@ -9,11 +10,6 @@ from pathlib import Path
 from assay.errors import AssayError
 from assay.records import JSONDict, JSONObject
 from assay.runs.files import read_bytes
-
-try:
-    import fcntl
-except ImportError:  # where there is none, the heartbeat alone must do
-    fcntl = None  # type: ignore[assignment]
 
 NAME = "run.lock"
 STALE_SECONDS = 60.0
@@ -64,8 +60,6 @@ class Lease:
         os.close(self._handle)
 
     def _lock(self) -> bool:
-        if fcntl is None:
-            return True
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

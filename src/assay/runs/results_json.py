@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.results import Results
-from assay.runs.validation import FORMAT, KINDS, RESULTS_PARTS, is_too_deep
+from assay.runs.validation import FORMAT, RESULTS_PARTS, is_too_deep, must_be
 
 FieldValue = Any
 """A value of a field of a record: of any type that a field has."""
@@ -85,7 +85,7 @@ def _at(wrong: str) -> Malformed:
 
 
 def _must(kind: str, value: AnyJSON) -> Malformed:
-    return Malformed(f"must be {kind}, not {KINDS.get(type(value), repr(value)[:40])}")
+    return Malformed(must_be(kind, value))
 
 
 # ---- plain values

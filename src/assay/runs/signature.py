@@ -57,7 +57,7 @@ def _key(*, make: bool) -> bytes | None:
             about, key = os.fstat(file.fileno()), file.read(SIZE + 1)
     except OSError:
         return None
-    is_private = os.name != "posix" or (about.st_uid == os.getuid() and not about.st_mode & 0o077)
+    is_private = about.st_uid == os.getuid() and not about.st_mode & 0o077
     return key if is_private and len(key) == SIZE else None
 
 
@@ -68,4 +68,4 @@ def _folder() -> Path:
         return Path(chosen).expanduser()
     from platformdirs import user_data_path
 
-    return user_data_path("assay", appauthor=False)
+    return user_data_path("assay")

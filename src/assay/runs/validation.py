@@ -51,11 +51,13 @@ def is_too_deep(value: AnyJSON) -> bool:
 # ---- kinds of values
 
 
-def _must(kind: str, holds: Callable[[AnyJSON], bool]) -> Check:
-    def check(value: AnyJSON) -> str:
-        return "" if holds(value) else f" must be {kind}, not {KINDS.get(type(value), repr(value)[:40])}"
+def must_be(kind: str, value: AnyJSON) -> str:
+    """Say what a value must be, and what it is."""
+    return f"must be {kind}, not {KINDS.get(type(value), repr(value))}"
 
-    return check
+
+def _must(kind: str, holds: Callable[[AnyJSON], bool]) -> Check:
+    return lambda value: "" if holds(value) else f" {must_be(kind, value)}"
 
 
 def is_number(value: AnyJSON) -> bool:
@@ -106,7 +108,7 @@ def listed(check: Check) -> Check:
 
     def checked(value: AnyJSON) -> str:
         if not isinstance(value, list):
-            return _must("a list", lambda _: False)(value)
+            return f" {must_be('a list', value)}"
         return _first((f".{number}", check(inner)) for number, inner in enumerate(value))
 
     return checked

@@ -347,6 +347,8 @@ class Prompter:
         self._own = self._fields(self.config)
         self._shot = self._fields(_fewshot_fields(self.config), own=False)
         self._description = plain_field(self.config.description)
+        is_constant = not is_template(self.config.description or "")
+        self._constant_system = self._system(self.config.description or "") if is_constant else None
         self._computed = {
             name: function_field(_FIELDS[name.rpartition("_")[2]], function)  # type: ignore[arg-type]  # resolved
             for name, function in self.config.derived.items()
@@ -372,6 +374,8 @@ class Prompter:
     _own: _Fields = field(init=False)
     _shot: _Fields = field(init=False)
     _description: Callable[[Row], str | None] = field(init=False)
+    _constant_system: list[list[Turn]] | None = field(init=False)
+    """The system message, where the description is the same for every document that has no such column."""
     _computed: Mapping[str, FieldFunction] = field(init=False)
     _turns: dict[int, list[Turn]] = field(init=False)
     _prefixes: dict[tuple[Any, ...], str] = field(init=False)
@@ -410,9 +414,9 @@ class Prompter:
 
     def _drawn(self, row: Row) -> tuple[FieldValue, FieldValue, str | None, Sequence[FieldValue], list[list[Turn]]]:
         """Target, choices, prefix, questions and preceding turns of a document, in lm-eval's order of drawing."""
-        full = self._derived(row)
+        full = self._derived(row) if self._computed else row
         target, choices = self._own.target(full), self._own.choice(full) if self._own.choice is not None else None
-        prefix = self._own.prefix(full)
+        prefix = self._own.prefix(full) if self.config.gen_prefix else None
         questions: Sequence[Any] = choices or [] if self.multiple_inputs else [self._own.text(full)]
         is_usual = type(questions) is list and {*map(type, questions)} == {str}
         if not is_usual and not (
@@ -444,16 +448,22 @@ class Prompter:
 
     def _before(self, row: Row) -> list[list[Turn]]:
         """System message and examples, which precede the question."""
-        description = self._description(row) or ""
-        system = join_texts(self.chat.system, description, self.config.fewshot_delimiter)
-        is_alone = system and not description and self.chat.template is None and not system[-1].isspace()
-        if is_alone and not self.dialect.puts_system_instruction_before_question:
-            system += self.config.fewshot_delimiter
-        parts = [[Turn("system", system)]] if system else []
+        if self._constant_system is not None and self.config.description not in row:
+            parts = [*self._constant_system]
+        else:
+            parts = self._system(self._description(row) or "")
         if self.examples.number > 0 and self._choose is not None:
             known = self._turns.get
             parts += [known(index) or self._example(index) for index in self._choose(row, self.examples.number)]
         return parts
+
+    def _system(self, description: str) -> list[list[Turn]]:
+        """The system message as a part of a prompt; none where there is no text."""
+        system = join_texts(self.chat.system, description, self.config.fewshot_delimiter)
+        is_alone = system and not description and self.chat.template is None and not system[-1].isspace()
+        if is_alone and not self.dialect.puts_system_instruction_before_question:
+            system += self.config.fewshot_delimiter
+        return [[Turn("system", system)]] if system else []
 
     def _joined(self, parts: list[list[Turn]]) -> str:
         """The parts as one text; equal parts give the same text object, so that it is stored once."""

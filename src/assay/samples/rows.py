@@ -14,7 +14,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import cached_property
 from hashlib import blake2b
-from itertools import count, zip_longest
+from itertools import chain, count, zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple, overload
 
@@ -204,8 +204,7 @@ class Rows(Sequence[Row]):
 
     def _read(self) -> Iterator[FreshRow]:
         reading = self._agreed._replace(has_large=True) if self._has_large else self._agreed
-        for file in self.files:
-            yield from read_file(file, reading)
+        return chain.from_iterable(read_file(file, reading) for file in self.files)
 
     @cached_property
     def _agreed(self) -> FileOptions:

@@ -338,11 +338,14 @@ Batch = Callable[[list[Answer], list[Document]], Iterable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The steps of one filter. `single`: one response is left at the end, and is returned without a list around it."""
+    """The steps of one filter: without any, responses stay as they are.
+
+    `single`: one response is left at the end, and is returned without a list around it.
+    """
 
     name: str
-    steps: tuple[tuple[Step | None, Batch | None], ...]
-    single: bool
+    steps: tuple[tuple[Step | None, Batch | None], ...] = ()
+    single: bool = False
     selects: tuple[str, int] | None = None
     """The step that takes some of the repeats and leaves the others out, with how many it takes."""
     only_takes_first: bool = False

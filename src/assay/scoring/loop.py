@@ -8,14 +8,15 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from assay.dialect import OURS, Dialect
 from assay.errors import SelfExplanatory
-from assay.records import EVERY_ROW, Answer, Answers, Document, Failed, FilterScores, MetricValue, Request, Response
+from assay.records import EVERY_ROW, Answer, Answers, Failed, FilterScores, MetricValue, Request, Response
 from assay.score_keys import ScoreKey
 from assay.scoring import verdicts
 from assay.scoring.batches import apply_batch
+from assay.scoring.filters import Pipeline
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import AnsweredSample, Filtered, GenResult, Reference, ResultBuilder, StepInput
 from assay.scoring.scores import (
@@ -32,31 +33,6 @@ from assay.scoring.scores import (
 from assay.scoring.verdicts import Asks, VerdictPlan
 from assay.scoring.workers import ScoreWorkers
 from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, timed
-
-
-class FilterPipeline(Protocol):
-    """The part of a filter that the loop uses."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def is_batch(self) -> bool: ...
-    def apply(self, responses: Sequence[list[Answer]], doc: Document) -> list[Answer]: ...
-    def apply_batch(self, responses: Sequence[list[Answer]], docs: Sequence[Document]) -> list[Answer]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Unfiltered:
-    """A filter that leaves the responses as they are, for answers that are filtered already."""
-
-    name: str
-    is_batch: bool = False
-
-    def apply(self, responses: Sequence[list[Answer]], doc: Document) -> list[Answer]:  # noqa: ARG002
-        return list(responses)
-
-    def apply_batch(self, responses: Sequence[list[Answer]], docs: Sequence[Document]) -> list[Answer]:  # noqa: ARG002
-        return list(responses)
 
 
 class ScorePart(NamedTuple):
@@ -99,7 +75,7 @@ class ScoringStep:
     `result` is given a document, the answers that this filter leaves, and those that every filter leaves.
     """
 
-    filter: FilterPipeline
+    filter: Pipeline
     result: Callable[[AnsweredSample, Answers, Sequence[Filtered]], StepInput]
     parts: Sequence[ScorePart]
     metrics: Sequence[BoundMetric] = ()
@@ -111,10 +87,6 @@ class ScoringStep:
     """The rows that are known beside those of the metrics."""
     by_answer: Collection[str] = ()
     """Rows in which a list has a value for each answer, whatever their aggregation takes."""
-    reductions: Mapping[str, MetricReductions] = field(default_factory=dict)
-    """By metric how the scores of several answers become one."""
-    own_reductions: tuple[str, MetricReductions] = ("", MetricReductions())
-    """Those of all other rows, with the name of the scorer, which its own added rows leave out."""
     reduces_single: bool = True
     """Whether added rows are made of the score of one answer, too."""
     dialect: Dialect = OURS
@@ -128,17 +100,19 @@ class ScoringStep:
         return f"scoring: filter {self.filter.name!r}"
 
     @cached_property
+    def reductions(self) -> Mapping[str, MetricReductions]:
+        """By metric how the scores of several answers become one."""
+        return {metric.name: metric.reductions for metric in self.metrics}
+
+    @cached_property
+    def own_reductions(self) -> tuple[str, MetricReductions]:
+        """Those of all other rows, with the name of the scorer, which its own added rows leave out."""
+        return (self.scorer.name, self.scorer.own_reductions) if self.scorer is not None else ("", MetricReductions())
+
+    @cached_property
     def adds_rows(self) -> bool:
         """Whether a reduction adds rows to those of the parts."""
         return any(reductions.added for reductions in (*self.reductions.values(), self.own_reductions[1]))
-
-    @cached_property
-    def asks(self) -> bool:
-        return any(part.ask is not None for part in self.parts)
-
-    @cached_property
-    def is_batch(self) -> bool:
-        return self.filter.is_batch or any(part.batch is not None for part in self.parts)
 
     @property
     def parallel(self) -> list[ParallelMetric]:
@@ -204,25 +178,23 @@ def plan_rows(step: ScoringStep, result: StepInput) -> Generator[Sequence[Reques
 def add_value(step: ScoringStep, scores: ScoreDict, part: ScorePart, value: MetricValue) -> None:
     """Write the value of a part down under its name; of several by name, each under its own."""
     name = part.name
+    if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
+        value = by_name(value, name)
     if isinstance(value, Failed):
         if not part.rows:
             raise SelfExplanatory(value.reason)
-        add_rows(scores, dict.fromkeys(part.rows, value), name, step.dialect)
-        return
-    if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
-        value = by_name(value, name)
-    if not isinstance(value, Mapping):
+        rows: ScoreDict = dict.fromkeys(part.rows, value)
+    elif not isinstance(value, Mapping):
         if not name:
             raise TypeError(f"{describe(value)} was returned, and scores by name are wanted")
-        add_rows(scores, {name: value}, name, step.dialect)
-    elif not name:
-        add_rows(scores, value, name, step.dialect)
-    elif not value and not step.dialect.leaves_out_missing_scores:
-        reason = f"scoring: {name!r} returned no value: the mapping is empty"
-        add_rows(scores, {name: Failed(reason)}, name, step.dialect)
+        rows = {name: value}
+    elif name and not value and not step.dialect.leaves_out_missing_scores:
+        rows = {name: Failed(f"scoring: {name!r} returned no value: the mapping is empty")}
     else:
-        add_rows(scores, value, name, step.dialect)
-        step.parents.update(dict.fromkeys(map(score_name, value), name))
+        rows = dict(value)
+        if name:
+            step.parents.update(dict.fromkeys(map(score_name, value), name))
+    add_rows(scores, rows, name, step.dialect)
 
 
 def add_rows(scores: ScoreDict, rows: Mapping[Any, MetricValue], source: str, dialect: Dialect) -> None:
@@ -243,18 +215,9 @@ GuardedCall = Callable[..., Any]
 timed_call: GuardedCall = partial(timed, TIME_LIMIT)
 
 
-class _Ahead(NamedTuple):
-    """What is known of a document before it is scored, since it was computed for all documents together."""
-
-    answers: Sequence[Filtered] | None = None
-    """By step, the answers that its filter leaves; None where nothing was computed ahead."""
-    results: Mapping[int, StepInput] = MappingProxyType({})
-    """Results by number of the step."""
-    values: Mapping[tuple[int, int], MetricValue] = MappingProxyType({})
-    """Values of parts, by number of the step and of the part."""
-
-
-_NOTHING = _Ahead()
+KnownValues = Mapping[verdicts.PartNumber, MetricValue]
+"""Values of parts that are known before a document is scored: computed for all documents together, or by other models."""
+_NOTHING: KnownValues = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -272,12 +235,13 @@ class ScoringLoop:
 
     @cached_property
     def asks(self) -> bool:
-        return any(step.asks for step in self.steps)
+        return any(part.ask is not None for step in self.steps for part in step.parts)
 
     @cached_property
     def waits(self) -> bool:
         """Whether documents are scored when all of them have their answers."""
-        return self.workers is not None or any(step.is_batch for step in self.steps)
+        looks_at_all = any(part.batch is not None for step in self.steps for part in step.parts)
+        return looks_at_all or self.workers is not None or any(step.filter.is_batch for step in self.steps)
 
     @property
     def metrics(self) -> list[BoundMetric]:
@@ -300,28 +264,30 @@ class ScoringLoop:
 
     def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
-        scored = [document for document in documents if not document.without_text or self.keeps_answers_only]
-        ahead = self._compute_ahead(scored) if self.waits else [_NOTHING] * len(scored)
-        rows = [
-            self.call("scoring", self._score, document, known) for document, known in zip(scored, ahead, strict=True)
+        if not self.waits:
+            return [self.call("scoring", self._score, document, _NOTHING) for document in documents]
+        with_text = [document for document in documents if self.keeps_answers_only or not document.without_text]
+        filtered = self._filter_together(with_text)
+        values = self._compute_together(filtered)
+        known = {id(document): pair for document, *pair in zip(with_text, filtered, values, strict=True)}
+        return [
+            self.call("scoring", self._score, *known.get(id(document), (document, _NOTHING))) for document in documents
         ]
-        if len(rows) == len(documents):
-            return rows
-        left = iter(rows)
-        return [Failed(document.without_text) if document.without_text else next(left) for document in documents]
 
-    def _score(self, document: AnsweredSample, ahead: _Ahead) -> list[FilterScores] | Failed:
+    def _score(self, document: AnsweredSample, known: KnownValues) -> list[FilterScores] | Failed:
         """For each filter of one document: make the result, then compute its rows. Where every row failed, the document has."""
-        answers = ahead.answers or [self._filter(step, document, call_user_code) for step in self.steps]
+        if document.without_text and not self.keeps_answers_only:
+            return Failed(document.without_text)
+        answers = [self._filter(step, document, call_user_code) for step in self.steps]
         if self.asks:
-            ahead = ahead._replace(values={**ahead.values, **self._replay(document, answers)})
+            known = {**known, **verdicts.replay(self._verdict_plan(document, answers), document.verdicts)}
         scores: list[FilterScores] = []
         for number, step in enumerate(self.steps):
             own = answers[number]
             rows = (
                 own
                 if isinstance(own, Failed)
-                else call_user_code(step.place, self._rows, number, document, answers, ahead)
+                else call_user_code(step.place, self._rows, number, document, answers, known)
             )
             scores.append(step.lose(rows, own) if isinstance(rows, Failed) else rows)
         for scored in scores:
@@ -329,11 +295,13 @@ class ScoringLoop:
                 return scores
         return Failed("; ".join(dict.fromkeys(reason for scored in scores for reason in scored.failed.values())))
 
-    def _rows(self, number: int, document: AnsweredSample, answers: Sequence[Filtered], ahead: _Ahead) -> FilterScores:
+    def _rows(
+        self, number: int, document: AnsweredSample, answers: Sequence[Filtered], known: KnownValues
+    ) -> FilterScores:
         """The rows of one document by one step."""
         step, own = self.steps[number], answers[number]
-        result = ahead.results[number] if number in ahead.results else step.result(document, own, answers)
-        known, scores = ahead.values, ScoreDict()
+        result = step.result(document, own, answers)
+        scores: ScoreDict = {}
         for position, part in enumerate(step.parts):
             if known and (number, position) in known:
                 value = known[number, position]
@@ -371,54 +339,35 @@ class ScoringLoop:
         return self._verdict_plan(document, [self._filter(step, document, timed_call) for step in self.steps])
 
     def _verdict_plan(self, document: AnsweredSample, answers: Sequence[Filtered]) -> VerdictPlan:
-        plans: dict[tuple[int, int], Any] = {}
-        for number, position in self._asking:
-            step, own = self.steps[number], answers[number]
-            part = step.parts[position]
-            result = own if isinstance(own, Failed) else timed_call(step.place, step.result, document, own, answers)
-            assert part.ask is not None
-            failed = isinstance(result, Failed)
-            plans[number, position] = result if failed else verdicts.answered(part.place, part.ask, result)
+        plans: dict[verdicts.PartNumber, Asks | Failed] = {}
+        for number, step in enumerate(self.steps):
+            for position, part in enumerate(step.parts):
+                if part.ask is not None:
+                    result = _result(step, document, answers[number], answers)
+                    failed = isinstance(result, Failed)
+                    plans[number, position] = result if failed else verdicts.answered(part.place, part.ask, result)
         return verdicts.together(plans)
-
-    @cached_property
-    def _asking(self) -> list[tuple[int, int]]:
-        """The parts that ask, by number of the step and of the part."""
-        return [
-            (number, position)
-            for number, step in enumerate(self.steps)
-            for position, part in enumerate(step.parts)
-            if part.ask is not None
-        ]
-
-    def _replay(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Mapping[tuple[int, int], MetricValue]:
-        """The values of the parts that ask, from what was answered."""
-        return verdicts.replayed(self._verdict_plan(document, answers), document.verdicts, self._asking)
 
     # what is computed for all documents together
 
-    def _compute_ahead(self, documents: Sequence[AnsweredSample]) -> list[_Ahead]:
-        """Of every document what filters leave, and the values of parts that look at all documents or are computed elsewhere."""
-        by_step = [self._filter_all(step, documents) for step in self.steps]
-        ahead = [_Ahead(answers, {}, {}) for answers in zip(*by_step, strict=True)]
+    def _compute_together(self, documents: Sequence[AnsweredSample]) -> Sequence[KnownValues]:
+        """By document the values of parts that look at all documents, or are computed elsewhere. All filters were applied."""
+        values: list[dict[verdicts.PartNumber, MetricValue]] = [{} for _ in documents]
         for number, step in enumerate(self.steps):
-            batches = {position: batch for position, part in enumerate(step.parts) if (batch := self._batch(part))}
-            if not batches:
-                continue
-            made = [
-                (known, timed_call(step.place, step.result, document, own, known.answers))
-                for document, known in zip(documents, ahead, strict=True)
-                if not isinstance(own := known.answers[number], Failed)  # type: ignore[index]  # they were given
-            ]
-            made = [(known, result) for known, result in made if not isinstance(result, Failed)]
-            results = [result for _, result in made]
-            for known, result in made:
-                known.results[number] = result  # type: ignore[index]  # made above
-            for position, batch in batches.items():
-                values = apply_batch(step.parts[position].place, batch, results)
-                for (known, _), value in zip(made, values, strict=True):
-                    known.values[number, position] = value  # type: ignore[index]
-        return ahead
+            for position, part in enumerate(step.parts):
+                batch = self._batch(part)
+                if batch is None:
+                    continue
+                made: list[tuple[dict[verdicts.PartNumber, MetricValue], StepInput]] = []
+                for document, known in zip(documents, values, strict=True):
+                    answers = [document.filtered[each.filter.name] for each in self.steps]
+                    result = _result(step, document, answers[number], answers)
+                    if not isinstance(result, Failed):
+                        made.append((known, result))
+                scores = apply_batch(part.place, batch, [result for _, result in made])
+                for (known, _), value in zip(made, scores, strict=True):
+                    known[number, position] = value
+        return values
 
     def _batch(self, part: ScorePart) -> Callable[[Sequence[StepInput]], Sequence[MetricValue]] | None:
         """How the values of all documents are computed at once, where they are."""
@@ -435,8 +384,18 @@ class ScoringLoop:
         answers: Filtered = call(step.filter_place, step.filter.apply, document.responses, document.sample.doc)
         return answers
 
+    def _filter_together(self, documents: Sequence[AnsweredSample]) -> Sequence[AnsweredSample]:
+        """The documents with what every filter leaves of them; a filter that must see all documents at once, does."""
+        for step in self.steps:
+            name = step.filter.name
+            answers = self._filter_all(step, documents)
+            documents = [
+                document._replace(filtered={**document.filtered, name: own})
+                for document, own in zip(documents, answers, strict=True)
+            ]
+        return documents
+
     def _filter_all(self, step: ScoringStep, documents: Sequence[AnsweredSample]) -> list[Filtered]:
-        """The answers that a filter leaves of every document; a filter that must see them all at once, does."""
         name, place = step.filter.name, step.filter_place
         if not step.filter.is_batch or all(name in document.filtered for document in documents):
             return [self._filter(step, document, timed_call) for document in documents]
@@ -452,15 +411,20 @@ class ScoringLoop:
         return [left if isinstance(left, Failed) or is_writable(left) else odd for left in by_document]
 
 
+def _result(
+    step: ScoringStep, document: AnsweredSample, own: Filtered, answers: Sequence[Filtered]
+) -> StepInput | Failed:
+    """The result of a document by a step, or why there is none."""
+    return own if isinstance(own, Failed) else timed_call(step.place, step.result, document, own, answers)
+
+
 def reduce_rows(step: ScoringStep, scores: ScoreDict, answers: Answers) -> ScoreDict:
     """One value for each row: of several answers' the reduced one, and the rows that reductions add."""
     reduced: ScoreDict = {}
     for row, value in scores.items():
         source = step.parents.get(row, row)
-        name, own = step.own_reductions
         reductions = step.reductions.get(source)
-        rows = reduce_row(
-            name if reductions is None else source, row, value, own if reductions is None else reductions, answers
-        )
-        add_rows(reduced, rows, row, step.dialect)
+        if reductions is None:
+            source, reductions = step.own_reductions
+        add_rows(reduced, reduce_row(source, row, value, reductions, answers), row, step.dialect)
     return reduced

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol, runtime_checkable
 
@@ -19,7 +19,6 @@ from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functio
 from assay.scoring.loop import ParallelMetric
 from assay.scoring.metrics.convention import (
     Compute,
-    MetricCall,
     Unfit,
     depends_on_order,
     of_answers,
@@ -49,14 +48,6 @@ OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
 
 
-class _Meaning(NamedTuple):
-    """The meaning of a name or a function in a metric_list: a metric of ours, or a function of the user's."""
-
-    name: str
-    declared: Metric | None
-    function: UserFunction | None
-
-
 class _Computation(NamedTuple):
     """How a metric is computed, with its parameters."""
 
@@ -65,22 +56,17 @@ class _Computation(NamedTuple):
     sees_references: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class MetricBinder:
-    """Binds the metrics of one filter. `place(number, key)` returns the place of an entry of its metric_list.
+    """Binds the metrics of one filter. `place(number, key)` returns the place of an entry of its metric_list."""
 
-    `of_text` says that answers are certainly texts.
-    """
-
-    def __init__(
-        self, output_type: str, place: Callable[..., Place], helpers: Helpers, *,
-        dialect: Dialect = OURS, repeats: int = 1, of_text: bool = False,
-    ) -> None:  # fmt: skip
-        self.output_type = output_type
-        self.place = place
-        self.helpers = helpers
-        self.dialect = dialect
-        self.repeats = repeats
-        self.of_text = of_text
+    output_type: str
+    place: Callable[..., Place]
+    helpers: Helpers
+    dialect: Dialect = field(default=OURS, kw_only=True)
+    repeats: int = field(default=1, kw_only=True)
+    of_text: bool = field(default=False, kw_only=True)
+    """Whether answers are certainly texts."""
 
     def bind(self, configs: Sequence[MetricConfig] | None, *, processed: bool) -> list[BoundMetric]:
         """The metrics; `processed` means that a function of the task computes the values, and only the rest is needed.
@@ -88,295 +74,264 @@ class MetricBinder:
         What is wrong with any of them is raised together.
         """
         if configs is None:
-            return [] if processed else [self._default(name) for name in DEFAULTS[self.output_type]]
-        return _distinct(
-            check_each(lambda entry: self._metric(entry[1], entry[0], processed=processed), enumerate(configs))
-        )
+            configs = () if processed else [MetricConfig(name=name) for name in DEFAULTS[self.output_type]]
+        entries = [_Entry(self, config, number, processed=processed) for number, config in enumerate(configs)]
+        return _distinct(check_each(_Entry.bind, entries))
 
-    def _default(self, name: str) -> BoundMetric:
-        declared = METRICS[name]
-        compute = self._compute(name, declared, {}, 0)
-        return BoundMetric(
-            name, compute, declared.aggregation, declared.higher_is_better, MetricReductions(), bounds=declared.bounds
-        )
 
-    def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> BoundMetric:
-        named = config.name if isinstance(config.name, str) else function_name(config.name)
-        row = config.row if config.row is not None else named
-        if config.row is not None and processed:
+class _Entry:
+    """An entry of a metric_list on its way to a metric: a metric of ours, or a function of the user's."""
+
+    def __init__(self, binder: MetricBinder, config: MetricConfig, number: int, *, processed: bool) -> None:
+        self.binder, self.config, self.processed = binder, config, processed
+        self.output_type, self.dialect, self.helpers = binder.output_type, binder.dialect, binder.helpers
+        self.at = partial(binder.place, number)
+        self.name = config.name if isinstance(config.name, str) else function_name(config.name)
+        self.declared = self._declared() if isinstance(config.fn, NamedMetric) else None
+        self.registered = self.declared or self._registered() or self.helpers.metrics.get(self.name)
+        """What counts where the file says nothing."""
+        self.from_hub = config.hf_evaluate and self.output_type == GENERATE
+
+    def bind(self) -> BoundMetric:
+        config, row, repeats = self.config, self.config.row, self.binder.repeats
+        if row is not None and self.processed:
             fix = "leave `name` out, and rename the key that it returns"
-            raise self._problem(number, "name", "process_results names its rows itself", fix)
-        declared = self._declared(config, processed=processed) if isinstance(config.fn, NamedMetric) else None
+            raise self._problem("name", "process_results names its rows itself", fix)
         problems: list[Problem] = []
-        function = None if processed else collect(problems, self._function, config, named, declared, number)
+        function = None if self.processed else collect(problems, self._function)
         aggregation = None
         if config.aggregation is not None or not problems:  # else that of the metric, which nobody knows
-            aggregation = collect(problems, self._aggregation, config, named, declared, number)
-        reductions = collect(problems, self._reductions, config, named, number, processed=processed)
-        bounds = collect(problems, self._bounds, config, declared, number)
+            aggregation = collect(problems, self._aggregation)
+        reductions = collect(problems, self._reductions)
+        bounds = collect(problems, self._bounds)
         if aggregation is None or reductions is None or problems:
             raise ConfigError(problems)
         bound = _Computation(_never)
-        if not processed:
-            aggregation, kwargs = self._split(aggregation, config.kwargs, number)
-            bound = self._bound(config, _Meaning(named, declared, function), kwargs, number)
-            if function is None and self._is_parallel(declared, named):
-                bound = bound._replace(compute=ParallelMetric(row, bound.compute))
-            is_number = function is None and bound.gives == ()
-            bound = bound if config.row is None or is_number else _renamed(bound, row)
+        if not self.processed:
+            aggregation, kwargs = self._split(aggregation)
+            bound = self._computation(function, kwargs)
+            # scores of a metric may be computed elsewhere, from references and answers alone
+            is_called_by_lm_eval = self.name in METRICS.added and self.dialect.calls_metrics_as_lm_eval
+            is_parallel = function is None and self.declared is not None and self.declared.parallel
+            if is_parallel and self.output_type == GENERATE and not is_called_by_lm_eval:
+                bound = bound._replace(compute=ParallelMetric(row or self.name, bound.compute))
+            if row is not None and (function is not None or bound.gives != ()):
+                bound = _renamed(bound, row)
             if reductions.replacing is not None:
-                bound, bounds = _with_reduced(bound, row, reductions.replacing), reductions.bounds[""]
-        better = self._better(config, named, declared)
+                bound = _with_reduced(bound, row or self.name, reductions.replacing)
+                bounds = reductions.bounds[""]
         known = known_aggregation(aggregation)
         is_of_numbers = isinstance(known, Aggregation) and known.of_numbers
-        if self.repeats > 1 and not is_of_numbers and not self.dialect.aggregates_repeats_together:
-            self._refuse_reductions(named, known, reductions, number)
-            aggregation, reductions = over_repeats(known, self.repeats), replace(reductions, plain=by_repeat)
-        is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
+        if repeats > 1 and not is_of_numbers and not self.dialect.aggregates_repeats_together:
+            if reductions.added and isinstance(known, Aggregation) and known.name in AGGREGATIONS:
+                what = f"metric {self.name!r} is computed over all documents: an answer has no score to reduce"
+                fix = "add `aggregation: mean`, if it scores single answers, or leave `reduction` out"
+                raise self._problem("reduction", what, fix)
+            aggregation, reductions = over_repeats(known, repeats), replace(reductions, plain=by_repeat)
+        is_named = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
         return BoundMetric(
-            row,
+            self.name if row is None else row,
             bound.compute,
-            aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation,
-            better,
+            aggregation.name if isinstance(aggregation, Aggregation) and is_named else aggregation,
+            self._better,
             reductions,
             bound.gives,
             sees_references=bound.sees_references,
-            place=self.place(number, "name" if config.row is not None else "metric"),
-            of=named,
+            place=self.at("name" if row is not None else "metric"),
+            of=self.name,
             bounds=bounds,
         )
 
-    def _is_parallel(self, declared: Metric | None, named: str) -> bool:
-        """Whether the scores of a metric may be computed elsewhere, from references and answers alone."""
-        called_by_lm_eval = named in METRICS.added and self.dialect.calls_metrics_as_lm_eval
-        return declared is not None and declared.parallel and self.output_type == GENERATE and not called_by_lm_eval
+    # what it names
 
-    def _bounds(self, config: MetricConfig, declared: Metric | None, number: int) -> Bounds | None:
-        """The least and the greatest score: as the file says, else as the metric was declared."""
-        if config.bounds is not None:
-            try:
-                return read_bounds(config.bounds)
-            except ValueError as error:
-                raise self._problem(number, "bounds", str(error), "write two numbers, the lesser first") from None
-        registered = declared or self._registered(config)
-        return registered.bounds if isinstance(registered, Metric) else None
+    def _declared(self) -> Metric | None:
+        """The metric that a name means. A name that lm-eval does not have belongs to the task's own code first."""
+        config, name = self.config, self.name
+        if not isinstance(config.name, str):
+            return None
+        declared = LM_EVAL_METRICS.get(name)
+        if declared is None and not self.processed and name not in self.helpers.metrics:
+            declared = METRICS.get(name) or metric_of_kinds(name)
+        is_of_numbers = isinstance(config.aggregation, str) and config.aggregation not in OF_PAIRS
+        if declared is not None and name in ALONE and is_of_numbers and not self.processed:
+            return ALONE[name]
+        return declared
 
-    def _refuse_reductions(
-        self, named: str, aggregation: AggregationOrFunction, reductions: MetricReductions, number: int
-    ) -> None:
-        """Refuse reductions of pairs, of which the aggregation of all documents makes a number."""
-        if reductions.added and isinstance(aggregation, Aggregation) and aggregation.name in AGGREGATIONS:
-            what = f"metric {named!r} is computed over all documents: an answer has no score to reduce"
-            fix = "add `aggregation: mean`, if it scores single answers, or leave `reduction` out"
-            raise self._problem(number, "reduction", what, fix)
-
-    def _bound(self, config: MetricConfig, meaning: "_Meaning", kwargs: YAMLMapping, number: int) -> "_Computation":
-        """How a metric is computed: a user's as its signature says, one of ours with its parameters."""
-        named, declared, function = meaning
-        if function is not None:
-            # the metrics of `evaluate` take as many references as answers
-            by_one = isinstance(config.name, str) and named not in self.helpers.metrics
-            call = self._call(function, kwargs, meaning, number, by_one=by_one)
-            return self._called(call, kwargs, named, self._better(config, named, declared))
-        if declared is None or self.output_type not in declared.functions or self._from_hub(config):
-            if named == "f1" and self.of_text and not self.dialect.computes_f1_of_texts:
-                fix = "use macro_f1, or f1_by_class with `labels`"
-                raise self._problem(
-                    number, "metric", "metric 'f1' is of the classes 0 and 1, and answers are texts", fix
-                )
-            # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-            passes_all = self.dialect.aggregates_repeats_together
-            return _Computation(_passed_through if passes_all else of_answers(pair))
-        if self.output_type == GENERATE and named in METRICS.added:
-            refuse_unusable(declared, f"metric {named!r}", self.place(number, "metric"))
-            call = self._call(declared.functions[GENERATE], kwargs, meaning, number)
-            bound = self._called(call, kwargs, named, self._better(config, named, declared))
-        else:
-            bound = _Computation(self._compute(named, declared, kwargs, number))
-        return bound if config.hf_evaluate else bound._replace(gives=self._names(declared, config.kwargs, number))
-
-    def _better(self, config: MetricConfig, named: str, declared: Metric | None) -> bool | None:
-        """Whether more is better: as the file says, else as the metric was declared or registered."""
-        if config.higher_is_better is not None:
-            return config.higher_is_better
-        known = declared or self._registered(config) or self.helpers.metrics.get(named)
-        return known.higher_is_better if known is not None else None
-
-    def _registered(self, config: MetricConfig) -> Metric | RegisteredMetric | None:
+    def _registered(self) -> Metric | RegisteredMetric | None:
         """The registration of a function that a file names."""
-        function: object = config.name
+        function: object = self.config.name
         if isinstance(function, str):
             return None
         added = (METRICS[name] for name in METRICS.added)
-        by_name = next((each for each in added if function in each.functions.values()), None)
-        return by_name or next((each for each in self.helpers.metrics.values() if each.function is function), None)
+        by_name = next((metric for metric in added if function in metric.functions.values()), None)
+        return by_name or next((own for own in self.helpers.metrics.values() if own.function is function), None)
 
-    def _declared(self, config: MetricConfig, *, processed: bool) -> Metric | None:
-        """The metric that a name means. A name that lm-eval does not have belongs to the task's own code first."""
-        name = config.name
-        if not isinstance(name, str) or name in LM_EVAL_METRICS or processed or name in self.helpers.metrics:
-            declared = LM_EVAL_METRICS.get(name) if isinstance(name, str) else None
-        else:
-            declared = METRICS.get(name) or metric_of_kinds(name)
-        is_of_numbers = isinstance(config.aggregation, str) and config.aggregation not in OF_PAIRS
-        if declared is not None and name in ALONE and is_of_numbers and not processed:
-            return ALONE[str(name)]
-        return declared
-
-    def _names(self, declared: Metric | None, kwargs: YAMLMapping, number: int) -> Sequence[str] | None:
-        if declared is None or declared.gives is None:
-            return ()
-        try:
-            return declared.gives(**kwargs)
-        except (TypeError, ValueError) as error:
-            raise self._problem(number, "metric", str(error), "correct its parameters") from None
-
-    def _from_hub(self, config: MetricConfig) -> bool:
-        return config.hf_evaluate and self.output_type == GENERATE
-
-    def _function(self, config: MetricConfig, named: str, declared: Metric | None, number: int) -> UserFunction | None:
+    def _function(self) -> UserFunction | None:
         """The user's function that a metric is; None where it is one of ours, or passes on what it gets."""
+        config, name, declared = self.config, self.name, self.declared
         own = config.name if isinstance(config.fn, NamedMetric) else config.fn
         if callable(own):
             return own
         is_generation = self.output_type == GENERATE
-        if declared is not None and self.output_type in declared.functions and not self._from_hub(config):
-            return None
-        if declared is not None and is_generation and self._is_passed_through(config, declared):
-            return None
-        function = self.helpers.find_metric(named) if is_generation or named in self.helpers.metrics else None
+        if declared is not None:
+            aggregation = config.aggregation or declared.aggregation
+            is_passed_on = is_generation and (callable(aggregation) or aggregation in OF_PAIRS)
+            if not self.from_hub and (self.output_type in declared.functions or is_passed_on):
+                return None
+        function = self.helpers.find_metric(name) if is_generation or name in self.helpers.metrics else None
         if function is not None:
             return function
         if declared is not None:
             fix = f"it scores {', '.join(declared.functions)}"
-            raise self._problem(number, "metric", f"metric {named!r} does not score {self.output_type}", fix)
-        unfit = {name for name, other in METRICS.items() if self.output_type not in other.functions}
-        fitting = [name for name in METRICS.names() if name not in unfit]
-        raise self._problem(number, "metric", f"no metric named {named!r}", did_you_mean(named, fitting))
+            raise self._problem("metric", f"metric {name!r} does not score {self.output_type}", fix)
+        fitting = [known for known in METRICS.names() if self.output_type in METRICS[known].functions]
+        raise self._problem("metric", f"no metric named {name!r}", did_you_mean(name, fitting))
 
-    @staticmethod
-    def _is_passed_through(config: MetricConfig, declared: Metric) -> bool:
-        aggregation = config.aggregation or declared.aggregation
-        return not config.hf_evaluate and (callable(aggregation) or aggregation in OF_PAIRS)
+    @property
+    def _better(self) -> bool | None:
+        """Whether more is better: as the file says, else as the metric was declared or registered."""
+        if self.config.higher_is_better is not None or self.registered is None:
+            return self.config.higher_is_better
+        return self.registered.higher_is_better
 
-    def _compute(self, name: str, declared: Metric, kwargs: YAMLMapping, number: int) -> Compute:
-        function = declared.functions[self.output_type]
-        refuse_unusable(declared, f"metric {name!r}", self.place(number, "metric"))
-        takes = accepted(function, 2 if self.output_type == GENERATE else 1)
-        used = kwargs
-        if self.output_type != GENERATE and self.dialect.ignores_kwargs_of_likelihoods:
-            # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
-            used = {key: value for key, value in kwargs.items() if key in takes.named}
-        if self._wrong(name, takes, used, number):
-            aggregation = AGGREGATIONS.get(declared.aggregation or "")  # whose parameters are written beside its own
-            of_both = {**AGGREGATIONS.accepts(aggregation).named, **takes.named} if aggregation else takes.named
-            self._refuse(self._wrong(name, replace(takes, named=of_both), used, number))
-            self._refuse(self._wrong(name, takes, used, number))
-        if self.output_type == GENERATE:
-            prepared = getattr(function, "prepared", None)
+    def _bounds(self) -> Bounds | None:
+        """The least and the greatest score: as the file says, else as the metric was declared."""
+        if self.config.bounds is not None:
             try:
-                return of_answers(prepared(**used) if prepared is not None else partial(function, **used))
-            except (TypeError, ValueError) as error:
-                raise self._problem(number, "metric", f"metric {name!r}: {error}", "correct its parameters") from None
-        return partial(function, **used) if used else function
+                return read_bounds(self.config.bounds)
+            except ValueError as error:
+                raise self._problem("bounds", str(error), "write two numbers, the lesser first") from None
+        return self.registered.bounds if isinstance(self.registered, Metric) else None
 
-    def _where(self, number: int, key: str = "metric") -> Callable[[str], Place]:
-        return lambda each: self.place(number, each or key)
+    def _aggregation(self) -> AggregationOrFunction:
+        named: object = self.config.aggregation
+        if named is None and self.registered is not None:
+            named = self.registered.aggregation
+        if isinstance(named, str) and named not in AGGREGATIONS:
+            named = self.helpers.aggregations.get(named, named)
+        if callable(named):
+            return named
+        if named is None and self.declared is None:
+            named = "mean"  # of user code, as seed 001 has it
+        if named is None:
+            raise self._problem("metric", f"metric {self.name!r} has no aggregation", "add `aggregation: mean`")
+        if named == "median" and self.dialect.takes_upper_median:
+            named = "median_high"
+        if named not in AGGREGATIONS:
+            fix = did_you_mean(str(named), AGGREGATIONS.names())
+            raise self._problem("aggregation", f"no aggregation named {named!r}", fix)
+        aggregation = AGGREGATIONS[str(named)]
+        need_library(aggregation.needs, self.at("aggregation"), f"aggregation {aggregation.name!r}")
+        return aggregation
 
-    def _wrong(self, name: str, takes: Accepted, kwargs: YAMLMapping, number: int) -> list[Problem]:
-        takes = names_only(takes) if self.dialect.accepts_kwargs_of_other_types else takes
-        return METRICS.problems(name, takes, kwargs, self._where(number))
-
-    @staticmethod
-    def _refuse(problems: Sequence[Problem]) -> None:
-        if problems:
-            raise ConfigError(problems)
-
-    def _split(
-        self, aggregation: AggregationOrFunction, kwargs: YAMLMapping, number: int
-    ) -> tuple[AggregationOrFunction, YAMLMapping]:
+    def _split(self, aggregation: AggregationOrFunction) -> tuple[AggregationOrFunction, YAMLMapping]:
         """The aggregation with its parameters, and what is left for the metric: in a file they are written side by side."""
-        takes = AGGREGATIONS.accepts(aggregation)
+        takes, kwargs = AGGREGATIONS.accepts(aggregation), self.config.kwargs
         used = {key: value for key, value in kwargs.items() if key in takes.named}
         left = {key: value for key, value in kwargs.items() if key not in takes.named}
-        where = self._where(number, "aggregation")
+        where = self._where("aggregation")
         if isinstance(aggregation, Aggregation):
             return AGGREGATIONS.bind(aggregation.name, used, where), left
-        self._refuse(AGGREGATIONS.problems(function_name(aggregation), takes, used, where))
+        _refuse(AGGREGATIONS.problems(function_name(aggregation), takes, used, where))
         return (partial(aggregation, **used) if used else aggregation), left
 
-    def _call(
-        self, function: UserFunction, kwargs: YAMLMapping, meaning: "_Meaning", number: int, *, by_one: bool = False
-    ) -> MetricCall:
-        """How a user's metric is called, with its parameters checked."""
+    # how it is computed
+
+    def _computation(self, function: UserFunction | None, kwargs: YAMLMapping) -> _Computation:
+        """How a metric is computed: a user's as its signature says, one of ours with its parameters."""
+        name, declared = self.name, self.declared
+        if function is not None:
+            # the metrics of `evaluate` take as many references as answers; lm-eval itself gives one at a time
+            by_one = isinstance(self.config.name, str) and name not in self.helpers.metrics
+            return self._of_user(function, kwargs, by_one=by_one and not self.dialect.calls_metrics_as_lm_eval)
+        if declared is None or self.output_type not in declared.functions or self.from_hub:
+            if name == "f1" and self.binder.of_text and not self.dialect.computes_f1_of_texts:
+                fix = "use macro_f1, or f1_by_class with `labels`"
+                raise self._problem("metric", "metric 'f1' is of the classes 0 and 1, and answers are texts", fix)
+            # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
+            passes_all = self.dialect.aggregates_repeats_together
+            return _Computation(_passed_through if passes_all else of_answers(pair))
+        refuse_unusable(declared, f"metric {name!r}", self.at("metric"))
+        if self.output_type == GENERATE and name in METRICS.added:
+            bound = self._of_user(declared.functions[GENERATE], kwargs)
+        else:
+            bound = _Computation(self._of_ours(declared, kwargs))
+        if self.config.hf_evaluate or declared.gives is None:
+            return bound
         try:
-            call = read_call(function, kwargs, dialect=self.dialect)
+            return bound._replace(gives=declared.gives(**self.config.kwargs))
+        except (TypeError, ValueError) as error:
+            raise self._problem("metric", str(error), "correct its parameters") from None
+
+    def _of_ours(self, declared: Metric, kwargs: YAMLMapping) -> Compute:
+        function = declared.functions[self.output_type]
+        is_generation = self.output_type == GENERATE
+        takes = accepted(function, 2 if is_generation else 1)
+        if not is_generation and self.dialect.ignores_kwargs_of_likelihoods:
+            # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
+            kwargs = {key: value for key, value in kwargs.items() if key in takes.named}
+        problems = self._wrong(takes, kwargs)
+        if problems:
+            aggregation = AGGREGATIONS.get(declared.aggregation or "")  # whose parameters are written beside its own
+            of_both = {**AGGREGATIONS.accepts(aggregation).named, **takes.named} if aggregation else takes.named
+            _refuse(self._wrong(replace(takes, named=of_both), kwargs) or problems)
+        if not is_generation:
+            return partial(function, **kwargs) if kwargs else function
+        prepared = getattr(function, "prepared", None)
+        try:
+            return of_answers(prepared(**kwargs) if prepared is not None else partial(function, **kwargs))
+        except (TypeError, ValueError) as error:
+            raise self._problem("metric", f"metric {self.name!r}: {error}", "correct its parameters") from None
+
+    def _of_user(self, function: UserFunction, kwargs: YAMLMapping, *, by_one: bool = False) -> _Computation:
+        """How a user's metric is computed, called as its signature says, with its parameters checked."""
+        name, dialect, is_generation = self.name, self.dialect, self.output_type == GENERATE
+        try:
+            call = read_call(function, kwargs, dialect=dialect)
             if self.output_type not in (GENERATE, CHOICE) and not call.pair:
                 raise Unfit(f"{self.output_type} has no answer to compare", "give it one parameter, `result`")
         except Unfit as error:
-            what = f"metric {meaning.name!r} cannot be called: {error}"
-            raise self._problem(number, "metric", what, error.fix) from None
-        if by_one and not self.dialect.calls_metrics_as_lm_eval:  # lm-eval itself gives one at a time
+            raise self._problem("metric", f"metric {name!r} cannot be called: {error}", error.fix) from None
+        if by_one:
             call = call.for_one_reference()
-        if not (call.pair and self.dialect.ignores_kwargs_of_pairs):  # lm-eval calls these without parameters
-            self._refuse(self._wrong(meaning.name, call.takes, kwargs, number))
-        return call
-
-    def _called(self, call: MetricCall, kwargs: YAMLMapping, named: str, better: bool | None) -> "_Computation":
-        if call.pair and (self.output_type != GENERATE or self.dialect.ignores_kwargs_of_pairs):
+        if not (call.pair and dialect.ignores_kwargs_of_pairs):  # lm-eval calls these without parameters
+            _refuse(self._wrong(call.takes, kwargs))
+        if call.pair and (not is_generation or dialect.ignores_kwargs_of_pairs):
             kwargs = {key: value for key, value in kwargs.items() if key in call.takes.named}
-        if call.pair and self.output_type != GENERATE:
+        if call.pair and not is_generation:
             return _Computation(partial(call.function, **kwargs))
-        if self.dialect.calls_metrics_as_lm_eval and call.is_called_by_lm_eval:
-            return _Computation(call.by_each_reference(kwargs, named, higher_is_better=better))
-        compute = call.computing(kwargs, named, higher_is_better=better)
-        in_order = call.sees_references and not self.dialect.calls_metrics_as_lm_eval
+        if dialect.calls_metrics_as_lm_eval and call.is_called_by_lm_eval:
+            return _Computation(call.by_each_reference(kwargs, name, higher_is_better=self._better))
+        compute = call.computing(kwargs, name, higher_is_better=self._better)
+        in_order = call.sees_references and not dialect.calls_metrics_as_lm_eval
         return _Computation(of_choice(compute) if self.output_type == CHOICE else compute, sees_references=in_order)
 
-    def _aggregation(
-        self, config: MetricConfig, named: str, declared: Metric | None, number: int
-    ) -> AggregationOrFunction:
-        aggregation_named: object = config.aggregation
-        registered = self._registered(config)
-        if aggregation_named is None and registered is not None:
-            aggregation_named = registered.aggregation
-        elif aggregation_named is None and declared is None and named in self.helpers.metrics:
-            aggregation_named = self.helpers.metrics[named].aggregation
-        if isinstance(aggregation_named, str) and aggregation_named not in AGGREGATIONS:
-            aggregation_named = self.helpers.aggregations.get(aggregation_named, aggregation_named)
-        if callable(aggregation_named):
-            return aggregation_named
-        if aggregation_named is None:
-            aggregation_named = "mean" if declared is None else declared.aggregation  # of user code, as seed 001 has it
-        if aggregation_named is None:
-            fix = "add `aggregation: mean`"
-            raise self._problem(number, "metric", f"metric {named!r} has no aggregation", fix)
-        if aggregation_named == "median" and self.dialect.takes_upper_median:
-            aggregation_named = "median_high"
-        if aggregation_named not in AGGREGATIONS:
-            what = f"no aggregation named {aggregation_named!r}"
-            raise self._problem(number, "aggregation", what, did_you_mean(str(aggregation_named), AGGREGATIONS.names()))
-        aggregation = AGGREGATIONS[str(aggregation_named)]
-        need_library(aggregation.needs, self.place(number, "aggregation"), f"aggregation {aggregation.name!r}")
-        return aggregation
-
-    def _reductions(self, config: MetricConfig, named: str, number: int, *, processed: bool) -> MetricReductions:
-        registered = self._registered(config) or self.helpers.metrics.get(named)
-        written: UserValue = config.reduction
-        if written is None and isinstance(registered, RegisteredMetric):
-            written = registered.reduction
+    def _reductions(self) -> MetricReductions:
+        written: UserValue = self.config.reduction
+        if written is None and isinstance(self.registered, RegisteredMetric):
+            written = self.registered.reduction
         if isinstance(written, str):
             written = self.helpers.reductions.get(written, written)
-        reductions = bound_reductions(written, self.repeats, self.place(number, "reduction"))
-        if reductions.replacing is not None and processed:
+        reductions = bound_reductions(written, self.binder.repeats, self.at("reduction"))
+        if reductions.replacing is not None and self.processed:
             fix = "reduce in process_results, or leave `process_results` out"
-            raise self._problem(
-                number, "reduction", "it takes references, and process_results computes the scores", fix
-            )
+            raise self._problem("reduction", "it takes references, and process_results computes the scores", fix)
         return reductions
 
-    def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
-        return ConfigError.at(self.place(number, key), what, fix)
+    def _wrong(self, takes: Accepted, kwargs: YAMLMapping) -> list[Problem]:
+        takes = names_only(takes) if self.dialect.accepts_kwargs_of_other_types else takes
+        return METRICS.problems(self.name, takes, kwargs, self._where("metric"))
+
+    def _where(self, key: str) -> Callable[[str], Place]:
+        return lambda parameter: self.at(parameter or key)
+
+    def _problem(self, key: str, what: str, fix: str) -> ConfigError:
+        return ConfigError.at(self.at(key), what, fix)
+
+
+def _refuse(problems: Sequence[Problem]) -> None:
+    if problems:
+        raise ConfigError(problems)
 
 
 def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricReductions:
@@ -489,7 +444,7 @@ def check_reference_order(metrics: Iterable[BoundMetric], results: Callable[[], 
                 what = f"metric {metric.name!r} gives {_shown(values[0])} for the references {result.references!r:.80}"
                 what += f" and the answer {result.answer!r:.40}, but {_shown(values[1])} for the same in reverse order"
                 fix = "name its parameter `reference`, and it is called for each of them; or compare with all of them"
-                problems[metric.place] = Problem(metric.place or Place(metric.name), what, fix)
+                problems[metric.place] = Problem(metric.place, what, fix)
                 break
     if problems:
         raise ConfigError(problems.values())
@@ -522,22 +477,26 @@ def bind_configured(scorer: "Scorer", filter_name: str) -> Sequence[BoundMetric]
     chosen: Any = next((metrics for metrics in declared if metrics is not None), None)
     if chosen is not None and all(isinstance(metric, BoundMetric) for metric in chosen):
         return chosen  # type: ignore[no-any-return]  # as was just asked
-    binder = MetricBinder(
-        config.output_type if config is not None else scorer.output_types[0],
-        lambda *steps: Place(f"scorer {scorer.name!r}, metric_list{list(steps)}"),
-        NO_HELPERS,
-        repeats=config.repeats if config is not None else 1,
-    )
-    return binder.bind(resolve_functions(chosen, _no_code), processed=hasattr(scorer, "process_results_fn"))
+    return _bind_alone(scorer, chosen, "metric_list")
 
 
 def bind_one(scorer: "Scorer", metric: MetricConfig) -> BoundMetric:
     """A metric that a scorer of the user's chooses itself, in its `get_metrics`."""
-    output_type = scorer.config.output_type if scorer.config is not None else scorer.output_types[0]
-    place = Place(f"get_metrics of scorer {scorer.name!r}")
-    binder = MetricBinder(output_type, lambda *_: place, NO_HELPERS)
-    [bound] = binder.bind((resolve_functions(metric, _no_code),), processed=False)
+    [bound] = _bind_alone(scorer, (metric,), "get_metrics")
     return bound
+
+
+def _bind_alone(scorer: "Scorer", metrics: Sequence[MetricConfig] | None, source: str) -> list[BoundMetric]:
+    output_type, repeats = scorer.output_types[0], 1
+    if scorer.config is not None:
+        output_type, repeats = scorer.config.output_type, scorer.config.repeats
+    binder = MetricBinder(
+        output_type,
+        lambda *steps: Place(f"scorer {scorer.name!r}, {source}{list(steps)}"),
+        NO_HELPERS,
+        repeats=repeats,
+    )
+    return binder.bind(resolve_functions(metrics, _no_code), processed=hasattr(scorer, "process_results_fn"))
 
 
 def metric_function(config: MetricConfig) -> Callable[..., Any]:

@@ -1,9 +1,9 @@
 """Results: the requests and answers of a document next to what is right about it, as metrics, scorers and helper code see them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Never
+from typing import Any, NamedTuple, Never, Self
 
 from assay.dialect import OURS, Dialect
 from assay.errors import SelfExplanatory, some
@@ -147,14 +147,21 @@ class MCResult(Result):
     @classmethod
     def from_instances(
         cls, instances: Sequence[Instance], filter_name: str | None = None, *, acc_mutual_info: bool = False
-    ) -> "MCResult":
+    ) -> Self:
         """The result of a document's requests, one per choice; with `acc_mutual_info` as many more without context."""
-        pairs = [_answer(instance, filter_name) for instance in instances]
         first, count = instances[0], len(instances) // 2 if acc_mutual_info else len(instances)
         choices = first.choices or [str(instance.args[1]) for instance in instances[:count]]
-        lls, greedy = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        target = _right_choice(first.target, choices)
-        return cls(first.doc, target, choices, lls[:count], greedy[:count], lls[count:], instances=instances)
+        answers = [_answer(instance, filter_name) for instance in instances]
+        result = cls.of(first.doc, _right_choice(first.target, choices), choices, answers)
+        result.instances = instances
+        return result
+
+    @classmethod
+    def of(cls, doc: Mapping[str, Any], target: Reference, choices: Sequence[str], answers: Answers) -> Self:
+        """The result of answers: a pair of log-likelihood and greedy for each choice, or two."""
+        lls, greedy = map(list, zip(*answers, strict=True))
+        count = len(choices)
+        return cls(doc, target, choices, lls[:count], greedy[:count], lls[count:])
 
 
 @dataclass(slots=True)
@@ -169,11 +176,11 @@ class LLResult(Result):
         return [self.value]
 
     @classmethod
-    def from_instances(cls, instances: Sequence[Instance], filter_name: str | None = None) -> "LLResult":
+    def from_instances(cls, instances: Sequence[Instance], filter_name: str | None = None) -> Self:
         first = instances[0]
         answer = _answer(first, filter_name)
-        value, greedy = answer if isinstance(answer, tuple | list) else (answer, False)
-        return cls(first.doc, first.target, value, greedy, instances=instances)
+        value, is_greedy = answer if isinstance(answer, tuple | list) else (answer, False)
+        return cls(first.doc, first.target, value, is_greedy, instances=instances)
 
 
 @dataclass(slots=True)
@@ -195,7 +202,7 @@ class GenResult(Result):
         return self.answer if isinstance(self.answer, list) else [self.answer]
 
     @classmethod
-    def from_instances(cls, instances: Sequence[Instance], filter_name: str | None = None) -> "GenResult":
+    def from_instances(cls, instances: Sequence[Instance], filter_name: str | None = None) -> Self:
         first = instances[0]
         return cls(first.doc, first.target, _answer(first, filter_name), first.repeats, instances=instances)
 
@@ -209,7 +216,7 @@ class Results:
     instances: Sequence[Instance] = ()
 
     @classmethod
-    def create(cls, instances: Sequence[Instance], filter_name: str) -> "Results":
+    def create(cls, instances: Sequence[Instance], filter_name: str) -> Self:
         answers = [_answer(instance, filter_name) for instance in instances]
         return cls(instances[0].doc, {filter_name: answers if len(answers) > 1 else answers[0]}, instances)
 
@@ -227,19 +234,6 @@ def result_of(instances: Sequence[Instance], filter_name: str) -> Result:
     return LLResult.from_instances(instances, filter_name)
 
 
-def with_answers(
-    instances: Sequence[Instance], filters: Sequence[str], answers: Sequence[Filtered]
-) -> Sequence[Instance]:
-    """Instances with the answers that filters leave; those of a filter that failed they refuse to show."""
-    known = {name: left for name, left in zip(filters, answers, strict=bool(answers)) if not isinstance(left, Failed)}
-    lost = {name: left for name, left in zip(filters, answers, strict=bool(answers)) if isinstance(left, Failed)}
-    copies = []
-    for number, instance in enumerate(instances):
-        filtered = {**instance.filtered_resps, **{name: left[number] for name, left in known.items()}}
-        copies.append(replace(instance, filtered_resps=PartlyFiltered(filtered, lost) if lost else filtered))
-    return copies
-
-
 def _answer(instance: Instance, filter_name: str | None) -> Answer:
     filtered = instance.filtered_resps
     return filtered[filter_name] if filter_name is not None and filter_name in filtered else instance.resps[0]
@@ -255,11 +249,10 @@ def raw(request: Request, response: Response) -> Answer:
 
 def calls_without_text(responses: Sequence[Response]) -> str:
     """Why answers cannot be scored, if one of them is tool calls alone: it is no empty text. Empty where all have text."""
-    calls = [
-        response.calls
-        for response in responses
-        if type(response) is Text and response.calls and not response.text.strip()
-    ]
+    calls = []
+    for response in responses:  # without a call for each document: most are log-likelihoods
+        if type(response) is Text and response.calls and not response.text.strip():
+            calls.append(response.calls)  # noqa: PERF401
     if not calls:
         return ""
     names = dict.fromkeys(str(call["function"]["name"]) for own in calls for call in own)
@@ -275,8 +268,6 @@ def grouped(requests: Iterable[Request], responses: Sequence[Response], repeats:
         response[:2] if type(request) is Loglikelihood and type(response) is Likelihood else raw(request, response)
         for request, response in pairs
     ]
-    if repeats == 1:
-        return [[value] for value in values]
     return [values[start : start + repeats] for start in range(0, len(values), repeats)]
 
 
@@ -295,18 +286,13 @@ class ResultBuilder:
 
     def result(self, sample: Sample, answers: Answers) -> Result:
         """The result that metrics of this output type take."""
+        if self.output_type == CHOICE:
+            return MCResult.of(sample.doc, self.gold(sample), sample.choices or (), answers)
         if self.output_type == GENERATE:
             any_counts = self.multiple_targets and self.dialect.counts_any_right_reference
             return GenResult(sample.doc, self._references(sample, answers[0]), answers[0], any_counts=any_counts)
-        if self.output_type == CHOICE:
-            choices = sample.choices or ()
-            lls, greedy = [answer[0] for answer in answers], [answer[1] for answer in answers]
-            count = len(choices)
-            alone = lls[count:] if len(lls) == 2 * count else ()
-            return MCResult(sample.doc, self.gold(sample), choices, lls[:count], greedy[:count], alone)
-        if self.output_type == LIKELIHOOD:
-            return LLResult(sample.doc, sample.target, answers[0][0], answers[0][1])
-        return LLResult(sample.doc, sample.target, answers[0], False)
+        value, is_greedy = answers[0] if self.output_type == LIKELIHOOD else (answers[0], False)
+        return LLResult(sample.doc, sample.target, value, is_greedy)
 
     def target(self, sample: Sample, answers: Answers) -> Reference:
         """The reference that answers to a sample are compared with."""
@@ -316,8 +302,11 @@ class ResultBuilder:
 
     def gold(self, sample: Sample) -> Reference:
         """The index of the right choice."""
-        choices = sample.choices or ()
-        gold = gold_index(sample.gold, choices)
+        gold, choices = sample.gold, sample.choices or ()
+        index = choices.index(gold) if type(gold) is str and gold in choices else gold
+        if type(index) is int and 0 <= index < len(choices):  # as nearly always
+            return index
+        gold = gold_index(gold, choices)
         if not self.dialect.scores_zero_without_right_choice and is_none_of(gold, choices):
             raise ValueError(f"the right answer, {sample.gold!r:.80}, is none of the {len(choices)} choices")
         return gold
@@ -368,24 +357,38 @@ def is_none_of(gold: Reference, choices: Sequence[str]) -> bool:
 
 
 def instances_of(
-    document: AnsweredSample, reading: ResultBuilder, answers: Sequence[Filtered], task: str
+    document: AnsweredSample, reading: ResultBuilder, answers: Mapping[str, Filtered], task: str
 ) -> list[Instance]:
-    """The requests of a document as instances. `answers` are those of every filter: of the first, targets get their type."""
+    """The requests of a document as instances, with what filters leave; answers of one that failed they refuse to show."""
+    lost = {name: left for name, left in answers.items() if isinstance(left, Failed)}
+    copies = []
+    for number, instance in enumerate(document.instances or _requests(document, reading, answers, task)):
+        filtered = dict(instance.filtered_resps)
+        for name, left in answers.items():
+            if not isinstance(left, Failed):
+                filtered[name] = left[number]
+        copies.append(replace(instance, filtered_resps=PartlyFiltered(filtered, lost) if lost else filtered))
+    return copies
+
+
+def _requests(
+    document: AnsweredSample, reading: ResultBuilder, answers: Mapping[str, Filtered], task: str
+) -> Iterator[Instance]:
+    """The requests of a document of a run. Targets get the type of the first filter's answers."""
     sample, responses = document.sample, document.responses
-    target = reading.target(sample, next(left for left in answers if not isinstance(left, Failed)))
-    is_lone = isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE
+    target = reading.target(sample, next(left for left in answers.values() if not isinstance(left, Failed)))
+    if isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE:
+        [target] = target
     step = max(1, len(sample.requests) // max(1, len(responses)))
-    return [
-        Instance(
+    for number, request in enumerate(sample.requests[::step]):
+        yield Instance(
             doc=sample.doc,
             doc_id=sample.doc_id,
             args=arguments(request),
-            target=target[0] if is_lone else target,
+            target=target,
             idx=number,
             resps=responses[number],
             task_name=task,
             request_type=reading.output_type,
             choices=tuple(sample.choices or ()),
         )
-        for number, request in enumerate(sample.requests[::step])
-    ]

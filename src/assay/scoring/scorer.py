@@ -6,10 +6,9 @@ A user's scorer extends one of three things: the defaults (`default_filters`, `d
 This is the only file that asks what a class defines: `scorer_step` reads it once, and the loop knows parts of steps alone.
 """
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -28,7 +27,8 @@ from assay.records import (
     Sample,
     UserValue,
 )
-from assay.scoring.loop import FilterPipeline, ScorePart, ScoringStep, Unfiltered, add_value, metric_parts, plan_rows
+from assay.scoring.filters import Pipeline
+from assay.scoring.loop import ScorePart, ScoringStep, metric_parts, plan_rows
 from assay.scoring.metric_binding import bind_configured, bind_one
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
@@ -50,16 +50,14 @@ from assay.scoring.results import (
     StepInput,
     instances_of,
     result_of,
-    with_answers,
 )
 from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, asked_in_turn, globals_used, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.scores import BoundMetric, Repeated, ScoreDict, Scores, added_row, by_answer, describe, score_name
-from assay.scoring.verdicts import Asks
+from assay.scoring.verdicts import Asks, replay
 from assay.scoring.workers import ScoreInput, ScorerMemo, ScoreWorkers, Workers, identity_of
-from assay.signatures import read_signature
 from assay.statistics.influence import Bounds, read_bounds
-from assay.user_code import call_user_code, is_overridden, place_of
+from assay.user_code import is_overridden, place_of
 
 ProcessResults = Callable[[Document, list[Answer]], Scores | None]
 """A task's function `process_results(doc, results)`."""
@@ -200,31 +198,29 @@ class Scorer(ABC, Generic[ResultT]):
         return metric.compute(result)
 
 
-class GenerationScorer(Scorer[GenResult]):
+class ResultScorer(Scorer[ResultT]):
+    """Scores the result that the requests of a document call for."""
+
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> ResultT:
+        return score_by_hooks(self, instances, filter_name)  # type: ignore[no-any-return]  # of these instances
+
+
+class GenerationScorer(ResultScorer[GenResult]):
     """Scores generated text against references: each answer of a document with each metric."""
 
     output_types = (GENERATE,)
 
-    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> GenResult:
-        return score_by_hooks(self, instances, filter_name)  # type: ignore[no-any-return]  # of these instances
 
-
-class LoglikelihoodScorer(Scorer[MCResult | LLResult]):
+class LoglikelihoodScorer(ResultScorer[MCResult | LLResult]):
     """Scores choices and continuations by their log-likelihoods."""
 
     output_types = (CHOICE, LIKELIHOOD)
 
-    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> MCResult | LLResult:
-        return score_by_hooks(self, instances, filter_name)  # type: ignore[no-any-return]
 
-
-class PerplexityScorer(Scorer[LLResult]):
+class PerplexityScorer(ResultScorer[LLResult]):
     """Scores whole texts by their log-likelihood."""
 
     output_types = (ROLLING,)
-
-    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> LLResult:
-        return score_by_hooks(self, instances, filter_name)  # type: ignore[no-any-return]
 
 
 class ProcessResultsScorer(Scorer[Scores]):
@@ -283,12 +279,9 @@ def computes_rows(scorer: Scorer) -> bool:
 
 def wants_instances(scorer: Scorer) -> bool:
     """Whether it makes its own result of a document's requests."""
-    own = getattr(type(scorer), "score_instances", None)
-    plain = (
-        score_by_hooks,
-        *(kind.score_instances for kind in (GenerationScorer, LoglikelihoodScorer, PerplexityScorer)),
-    )
-    return own not in plain or "score_instances" in vars(scorer) or _defines(scorer, "_create_result")
+    plain = (score_by_hooks, ResultScorer.score_instances)
+    by_class = getattr(type(scorer), "score_instances", None) in plain and "score_instances" not in vars(scorer)
+    return not by_class or _defines(scorer, "_create_result")
 
 
 def scores_itself(scorer: Scorer) -> bool:
@@ -340,7 +333,7 @@ def own_rows(scorer: Scorer) -> tuple[str, ...] | None:
     """The rows beside those of the metrics; None where only the documents show them."""
     if scorer.gives is not None:
         return scorer.gives
-    return None if scores_itself(scorer) or is_batch(scorer) or isinstance(scorer, CombinedScorer) else ()
+    return None if scores_itself(scorer) or is_batch(scorer) else ()
 
 
 def added_rows(scorer: Scorer) -> list[str]:
@@ -388,16 +381,6 @@ def scorer_identity(scorer: Scorer) -> str | None:
     if any(callable(value) and callable(getattr(type(scorer), name, None)) for name, value in vars(scorer).items()):
         return None
     return identity_of(type(scorer), Scorer, scorer.version, scorer._parameters)
-
-
-def first_parameter(kind: type) -> tuple[str | None, Sequence[str]]:
-    """The first parameter of a class by position, if it has one, and the names of all."""
-    parameters = read_signature(kind).parameters
-    if is_dataclass(kind):  # its parameters are its fields
-        return None, list(parameters)
-    by_name_only = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    first = next(iter(parameters.values()), None)
-    return first.name if first is not None and first.kind not in by_name_only else None, list(parameters)
 
 
 # --- its metrics -----------------------------------------------------------------------------------------------------------
@@ -453,18 +436,23 @@ def score_by_hooks(scorer: Scorer, instances: Sequence[Instance], filter_name: s
 
 def compute_rows(scorer: Scorer, result: StepInput, metrics: Sequence[BoundMetric]) -> ScoreDict:
     """The rows of metrics and of `score`, as methods of users' classes see them: of generated text, in lists."""
-    parts = metric_parts(metrics, compute=scorer._compute_metric if _defines(scorer, "_compute_metric") else None)
+    parts = _metric_parts(scorer, metrics)
     if has_score(scorer):
-        place = f"scoring: scorer {scorer.name!r}"
-        parts.append(ScorePart(scorer.name, place, own_rows(scorer) or (scorer.name,), partial(own_score, scorer)))
-    step = _step(scorer, Unfiltered(""), parts)
-    scores: ScoreDict = {}
-    for part in parts:
-        assert part.compute is not None
-        add_value(step, scores, part, call_user_code(part.place, part.compute, result))
+        parts.append(_own_part(scorer, f"scoring: scorer {scorer.name!r}")._replace(compute=partial(own_score, scorer)))
+    scores: ScoreDict = replay(plan_rows(_step(scorer, Pipeline(""), parts), result))
     if not isinstance(result, GenResult):
         return scores
     return {row: value if isinstance(value, Repeated | Failed) else Repeated([value]) for row, value in scores.items()}
+
+
+def _metric_parts(scorer: Scorer, metrics: Sequence[BoundMetric], filter_name: str | None = None) -> list[ScorePart]:
+    compute = scorer._compute_metric if _defines(scorer, "_compute_metric") else None
+    return metric_parts(metrics, filter_name, compute)
+
+
+def _own_part(scorer: Scorer, place: str) -> ScorePart:
+    """The part of its own score, without a way to compute it."""
+    return ScorePart(scorer.name, place, own_rows(scorer) or (scorer.name,))
 
 
 def own_score(scorer: Scorer, result: Result) -> MetricValue:
@@ -476,15 +464,16 @@ def own_score(scorer: Scorer, result: Result) -> MetricValue:
 
 def own_scores(scorer: Scorer, place: str, results: Sequence[Result]) -> list[MetricValue]:
     """The scores of all documents: of `score` in several processes, or of `score_batch`."""
-    if scorer.parallel:
+    asked: Sequence[Any] = results
+    if scorer.parallel or scorer._memory is not None:
         asked = [[_reference(result), result.results] for result in results]
+    if scorer.parallel:
         workers = scorer._workers or Workers([scorer], 1)
         values = _remember(scorer, asked, lambda at: workers.score(scorer, [asked[each] for each in at], place))
     else:
-        inputs: Sequence[Any] = results
         if scorer._memory is not None:
-            inputs = [[dict(result.doc), _reference(result), result.results] for result in results]
-        values = _remember(scorer, inputs, lambda at: _score_batch(scorer, [results[each] for each in at]))
+            asked = [[dict(result.doc), *answered] for result, answered in zip(results, asked, strict=True)]
+        values = _remember(scorer, asked, lambda at: _score_batch(scorer, [results[each] for each in at]))
     return [by_answer(value, result.results, scorer.name) for result, value in zip(results, values, strict=True)]
 
 
@@ -528,12 +517,12 @@ class Documents:
     task: str
 
     def instances(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Sequence[Instance]:  # noqa: ARG002
-        requests = document.instances or instances_of(document, self.reading, answers, self.task)
-        return with_answers(requests, self.filters, answers)
+        left = dict(zip(self.filters, answers, strict=bool(answers)))
+        return instances_of(document, self.reading, left, self.task)
 
     def result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
         if document.instances:
-            return result_of(with_answers(document.instances, self.filters, answers), self.name)
+            return result_of(self.instances(document, own, answers), self.name)
         result = self.reading.result(document.sample, own)
         result.question = document.question
         return result
@@ -547,75 +536,60 @@ class Documents:
 
 
 def scorer_step(
-    scorer: Scorer, filter_: FilterPipeline, filters: Sequence[str], reading: ResultBuilder, task: str
+    scorer: Scorer, filter_: Pipeline, filters: Sequence[str], reading: ResultBuilder, task: str
 ) -> ScoringStep:
     """The step that a scorer's class describes. `filters` are the names of all filters of the task."""
     documents = Documents(filter_.name, filters, reading, task)
-    metrics, rows = metrics_of(scorer, filter_.name), own_rows(scorer) or (scorer.name,)
+    metrics, computes, calls = metrics_of(scorer, filter_.name), computes_rows(scorer), calls_models(scorer)
+    label = "" if type(scorer).__module__ == __name__ else f"scorer {scorer.name!r} of "  # nothing where metrics do all
+    own = _own_part(scorer, f"scoring: {label}filter {filter_.name!r}")
     step = replace(
         _step(scorer, filter_, ()),
         result=documents.result,
         metrics=metrics,
-        place=f"scoring: {_label(scorer)}filter {filter_.name!r}",
-        own_rows=() if metrics else rows,
-        by_answer=[metric.name for metric in metrics] if computes_rows(scorer) else (),
+        place=own.place,
+        own_rows=() if metrics else own.rows,
+        by_answer=[metric.name for metric in metrics] if computes else (),
     )
     if isinstance(scorer, ProcessResultsScorer) and not is_overridden(scorer, "score_instances", ProcessResultsScorer):
         return _process_results_step(step, scorer)
     if isinstance(scorer, CombinedScorer):
         members = [scorer_step(member, filter_, filters, reading, task) for member in scorer.scorers]
-        return _combined_step(replace(step, own_rows=rows), scorer, members)
-    if wants_instances(scorer) and (calls_models(scorer) or not (scorer.asks or is_batch(scorer))):
-        whole = ScorePart(
-            "", step.place, (), lambda instances: _scores(scorer.score_instances(instances, filter_.name))
-        )
-        step = replace(step, result=documents.instances, parts=[whole])
-    else:
-        step = _step_of_parts(step, scorer, ScorePart(scorer.name, step.place, rows), documents)
-    return _step_in_turn(step) if calls_models(scorer) else step
+        return _combined_step(step, scorer, own, members)
+    if wants_instances(scorer) and (calls or not (scorer.asks or is_batch(scorer))):
 
+        def score(instances: Sequence[Instance]) -> ScoreDict:
+            return _scores(scorer.score_instances(instances, filter_.name))
 
-def _step_of_parts(step: ScoringStep, scorer: Scorer, own: ScorePart, documents: Documents) -> ScoringStep:
-    """A step with a part for each metric, and one for the scorer's own score where it has one."""
-    computes = computes_rows(scorer)
-    compute = scorer._compute_metric if _defines(scorer, "_compute_metric") else None
-    parts = metric_parts(step.metrics, step.filter.name, compute)
+        step = replace(step, result=documents.instances, parts=[ScorePart("", own.place, (), score)])
+        return _step_in_turn(step, own) if calls else step
+    parts = _metric_parts(scorer, metrics, filter_.name)
     if computes:
-        parts = [ScorePart("", step.place, (), lambda result: scorer._compute_metrics(result, step.metrics))]
-    if scorer.asks and not calls_models(scorer):
+        parts = [ScorePart("", own.place, (), lambda result: scorer._compute_metrics(result, metrics))]
+    before = len(parts)
+    if scorer.asks and not calls:
         parts.append(own._replace(ask=partial(_ask, scorer)))
     elif is_batch(scorer):
-        parts.append(own._replace(batch=partial(own_scores, scorer, step.place)))
+        parts.append(own._replace(batch=partial(own_scores, scorer, own.place)))
     elif has_score(scorer) and not computes:  # there `_compute_metrics` includes it
         parts.append(own._replace(compute=partial(own_score, scorer)))
-    has_own = bool(parts) and parts[-1].rows is own.rows
-    return replace(
-        step,
-        result=documents.full_result if computes or wants_instances(scorer) else documents.result,
-        parts=parts,
-        own_rows=own.rows if has_own else step.own_rows,
-    )
+    if computes or wants_instances(scorer):
+        step = replace(step, result=documents.full_result)
+    step = replace(step, parts=parts, own_rows=own.rows if len(parts) > before else step.own_rows)
+    return _step_in_turn(step, own) if calls else step
 
 
-def _step(scorer: Scorer, filter_: Any, parts: Sequence[ScorePart]) -> ScoringStep:
+def _step(scorer: Scorer, filter_: Pipeline, parts: Sequence[ScorePart]) -> ScoringStep:
     """A step with what a scorer says of all its rows."""
-    if "_parents" not in vars(scorer):
-        scorer._parents = {}  # one for all filters, and for calls without a run
+    parents = vars(scorer).setdefault("_parents", {})  # one for all filters, and for calls without a run
     return ScoringStep(
         filter_,
         lambda document, own, answers: own,  # noqa: ARG005  # the shape of a result
         parts,
         scorer=scorer,
-        reductions={metric.name: metric.reductions for metric in metrics_of(scorer, filter_.name)},
-        own_reductions=(scorer.name, scorer.own_reductions),
         dialect=scorer.task_dialect,
-        parents=scorer._parents,
+        parents=parents,
     )
-
-
-def _label(scorer: Scorer) -> str:
-    """A scorer in reasons: its name; nothing where metrics do all."""
-    return "" if type(scorer).__module__ == __name__ else f"scorer {scorer.name!r} of "
 
 
 def _scores(result: Result | Scores) -> ScoreDict:
@@ -633,32 +607,31 @@ def _ask(scorer: Scorer, result: Result) -> Asks:
     return by_answer(value, result.results, scorer.name)
 
 
-def _step_in_turn(step: ScoringStep) -> ScoringStep:
+def _step_in_turn(step: ScoringStep, own: ScorePart) -> ScoringStep:
     """The step of a class whose code asks models by plain calls, wherever in it: all of its rows depend on the answers."""
-    rows = tuple(row for metric in step.metrics for row in metric.rows)
+    rows = [row for metric in step.metrics for row in metric.rows]
 
     def ask(result: StepInput) -> Asks:
-        return asked_in_turn(step.place, lambda: finish(plan_rows(step, result)))
+        return asked_in_turn(step.place, lambda: replay(plan_rows(step, result)))
 
-    own = own_rows(step.scorer) or (step.scorer.name,)
-    return replace(step, parts=[ScorePart("", step.place, (*rows, *own), ask=ask)], own_rows=own)
+    return replace(step, parts=[ScorePart("", step.place, (*rows, *own.rows), ask=ask)], own_rows=own.rows)
 
 
 def _process_results_step(step: ScoringStep, scorer: ProcessResultsScorer) -> ScoringStep:
     """A function of the task's own, which is given a document and its answers."""
-    function, name = scorer.process_results_fn, step.filter.name
-    place = f"scoring: process_results of filter {name!r}"
+    function, declared = scorer.process_results_fn, [metric.name for metric in step.metrics]
+    place = f"scoring: process_results of filter {step.filter.name!r}"
 
-    def returned(arguments: tuple[Document, list[Answer]]) -> ScoreDict:
+    def compute(arguments: tuple[Document, list[Answer]]) -> ScoreDict:
         rows = function(*arguments)
         if scorer.task_dialect.leaves_out_missing_scores:  # lm-eval's tasks may return none for some documents
             return dict(rows or {})
-        return returned_rows(rows, [metric.name for metric in scorer.get_metrics(name)], place_of(place, function))
+        return returned_rows(rows, declared, place_of(place, function))
 
     return replace(
         step,
         result=lambda document, own, answers: (document.sample.doc, own),  # noqa: ARG005  # the shape of a result
-        parts=[ScorePart("", place, (), returned)],
+        parts=[ScorePart("", place, (), compute)],
         place=place,
         own_rows=(),
         reduces_single=False,
@@ -681,13 +654,14 @@ def returned_rows(returned: MetricValue, declared: Sequence[str], place: str) ->
     return rows
 
 
-def _combined_step(step: ScoringStep, scorer: CombinedScorer, members: Sequence[ScoringStep]) -> ScoringStep:
+def _combined_step(
+    step: ScoringStep, scorer: CombinedScorer, own: ScorePart, members: Sequence[ScoringStep]
+) -> ScoringStep:
     """Several scorers as one: each has a step, and is given what a step is given."""
     of_metrics = replace(step, parts=metric_parts(step.metrics, step.filter.name))
 
     def compute(arguments: StepInput) -> ScoreDict:
-        rows: ScoreDict = finish(plan_rows(of_metrics, step.result(*arguments)))
-        return rows
+        return replay(plan_rows(of_metrics, step.result(*arguments)))
 
     def combine(arguments: StepInput) -> Asks:
         rows: list[Scores] = []
@@ -698,26 +672,17 @@ def _combined_step(step: ScoringStep, scorer: CombinedScorer, members: Sequence[
         scores: ScoreDict = scorer.combine(rows, metrics, lambda: compute(arguments))
         return scores
 
-    own = ScorePart("", step.place, step.own_rows, ask=combine)
+    own = own._replace(name="", ask=combine)  # it names all rows itself
     if not scorer.asks:
-        own = own._replace(ask=None, compute=lambda arguments: finish(combine(arguments)))
-    return replace(step, result=lambda *arguments: arguments, parts=[ScorePart("", step.place, (), compute), own])
-
-
-def finish(plan: Generator[Sequence[Request], Sequence[Response], MetricValue]) -> Any:
-    """The value of a plan that asks nothing."""
-    try:
-        requests = next(plan)
-    except StopIteration as stop:
-        return stop.value
-    raise ValueError(f"{len(requests)} questions were to be asked about this answer, and 0 were answered")
+        own = own._replace(ask=None, compute=lambda arguments: replay(combine(arguments)))
+    parts = [ScorePart("", own.place, (), compute), own]
+    return replace(step, result=lambda *arguments: arguments, parts=parts, own_rows=own.rows)
 
 
 def score_alone(scorer: CombinedScorer, instances: Sequence[Instance], filter_name: str) -> Scores:
     """Score the requests of one document by several scorers, without a run."""
     if scorer.asks:
         raise OnlyInRun(f"scorer {scorer.name!r} asks other models, which only a run does — {RUN}")
-    step = scorer_step(scorer, Unfiltered(filter_name), (filter_name,), ResultBuilder(instances[0].request_type), "")
+    step = scorer_step(scorer, Pipeline(filter_name), (filter_name,), ResultBuilder(instances[0].request_type), "")
     document = AnsweredSample(Sample(0, instances[0].doc, (), None, None), (), instances=instances)
-    rows: Scores = finish(plan_rows(step, step.result(document, (), ())))
-    return rows
+    return replay(plan_rows(step, step.result(document, (), ())))

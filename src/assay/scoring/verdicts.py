@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.errors import SelfExplanatory
 from assay.records import Failed, MetricValue, Request, Response
 from assay.scoring.results import StepInput
 from assay.user_code import TIME_LIMIT, alarmed, user_code, written
 
+T = TypeVar("T")
 Asks = Generator[Sequence[Request], Sequence[Response], MetricValue]
 """A plan that asks other models about an answer: yields requests, is sent their responses, and returns the score, or why there
 is none."""
@@ -30,6 +31,9 @@ def answered(place: str, ask: Callable[[StepInput], Asks], result: StepInput) ->
                 except StopIteration as stop:
                     return stop.value
                 responses = yield requests
+                if len(responses) != len(requests):
+                    what = f"{len(requests)} questions were to be asked about this answer, and {len(responses)} were"
+                    raise ValueError(f"{what} answered")
                 for request, response in zip(requests, responses, strict=True):
                     if isinstance(response, Failed):
                         role = getattr(request, "role", JUDGE)
@@ -56,19 +60,13 @@ def together(plans: Mapping[PartNumber, Asks | Failed]) -> VerdictPlan:
     return values
 
 
-def replayed(
-    plan: VerdictPlan, responses: Sequence[Response], parts: Sequence[PartNumber]
-) -> dict[PartNumber, MetricValue]:
-    """The values of a plan whose requests were answered before; `parts` are those that ask."""
+def replay(plan: Generator[Sequence[Request], Sequence[Response], T], responses: Sequence[Response] = ()) -> T:
+    """The value of a plan whose requests were answered before; of one that asks nothing."""
     replies = iter(responses)
     try:
         requests = next(plan)
         while True:
-            known = list(islice(replies, len(requests)))
-            if len(known) != len(requests):
-                what = f"{len(requests)} questions were to be asked about this answer, and {len(known)} were answered"
-                return dict.fromkeys(parts, Failed(f"scoring: ValueError: {what}"))
-            requests = plan.send(known)
+            requests = plan.send(list(islice(replies, len(requests))))
     except StopIteration as stop:
-        values: dict[PartNumber, MetricValue] = stop.value
-        return values
+        value: T = stop.value
+        return value

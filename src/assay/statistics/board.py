@@ -83,9 +83,9 @@ class Board:
 
     def fail_rows(self, scores: Sequence[FilterScores]) -> str:
         """Count a document in the rows that it failed in, and return the reasons; nothing where it has all values."""
-        if not any([each.failed for each in scores]):  # noqa: C419  # as nearly always, and a generator takes longer
-            return ""
         failed = {ScoreKey(row, each.filter): reason for each in scores for row, reason in each.failed.items()}
+        if not failed:
+            return ""
         for row, reason in failed.items():
             self.lost_in.setdefault(row, Counter())[reason] += 1
         reasons = "; ".join(dict.fromkeys(failed.values()))

@@ -50,6 +50,9 @@ class Audit:
 
 def kinds_of(kept: SampleRecord, directions: Directions) -> tuple[str, ...]:
     """Return the audit kinds of a sample."""
+    are_choices = kept.sample.choices and kept.responses and type(kept.responses[0][0]) is tuple
+    if are_choices and kept.replies is None and not kept.failed and len(kept.scores) == 1:  # nothing else can be odd
+        return (TIED,) if _is_tied(kept) else ()
     return tuple(_kinds(kept, directions))
 
 

@@ -25,9 +25,8 @@ from assay.tasks.prompt_checks import (
     template_error,
     written_slips,
 )
-from assay.tasks.scoring import placer
 from assay.tasks.settings import Settings
-from assay.tasks.task import Task
+from assay.tasks.task import Task, place_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +137,13 @@ def odd_selections(about: CheckedTask) -> Iterator[Problem]:
         for position, step in enumerate(entry.filter):
             note = selection_note(step)
             if note:
-                place = placer(about.task, "filter_list", number, "filter", position, "group_select")()
+                place = place_in(about.task, "filter_list", number, "filter", position, "group_select")
                 yield Problem(place, note, "use 0 for the first match, -1 for the last", serious=False)
 
 
 def unnamed_roles(about: CheckedTask) -> Iterator[Problem]:
     """Note further models that a run must name."""
-    place = placer(about.task, "scorer" if "scorer" in about.task.fields else "filter_list")()
+    place = place_in(about.task, "scorer" if "scorer" in about.task.fields else "filter_list")
     steps = about.scored.steps if about.scored is not None else ()
     for role, model in models_of(roles_of(step.scorer) for step in steps).items():
         if model is None and role not in (about.settings.run.model_role or {}):
@@ -157,7 +156,7 @@ def unknown_clusters(task: Task, columns: Sequence[str]) -> Iterator[Problem]:
     column = task.config.cluster_by
     if column is not None and column not in columns:
         what = f"the documents have no column {column!r} for cluster_by"
-        yield Problem(placer(task, "cluster_by")(), what, did_you_mean(column, columns))
+        yield Problem(place_in(task, "cluster_by"), what, did_you_mean(column, columns))
 
 
 def unknown_columns(about: CheckedTask) -> Iterator[Problem]:
@@ -169,14 +168,14 @@ def unknown_columns(about: CheckedTask) -> Iterator[Problem]:
         for position, step in enumerate(entry.filter):
             column = step.kwargs.get("choices") if step.function == "choice" else None
             if isinstance(column, str) and column.isidentifier() and column not in known:
-                place = placer(about.task, "filter_list", number, "filter", position, "choices")()
+                place = place_in(about.task, "filter_list", number, "filter", position, "choices")
                 what = f"filter 'choice' reads the column {column!r}, which the documents do not have"
                 yield Problem(place, what, did_you_mean(column, known))
     for scorer in (step.scorer for step in about.scored.steps):
         for column in scorer.needs_columns:
             if column not in known:
                 what = f"scorer {scorer.name!r} reads the column {column!r}, which the documents do not have"
-                yield Problem(placer(about.task, "scorer")(), what, did_you_mean(column, known))
+                yield Problem(place_in(about.task, "scorer"), what, did_you_mean(column, known))
 
 
 TASK_CHECKS: tuple[Check[CheckedTask], ...] = (

@@ -5,6 +5,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,8 @@ from assay.samples.prompt import Examples, Pool, RenderError, Sampler
 from assay.samples.rows import DataError, as_rows, file_digest, spill_rows, typed
 from assay.score_keys import join_scores
 from assay.scoring.helper_code import Helpers
-from assay.tasks.scoring import placer
 from assay.tasks.settings import Settings, Shard
-from assay.tasks.task import Task
+from assay.tasks.task import Task, place_in
 from assay.user_code import place_of, user_code
 
 ProcessDocs = Callable[[Any], Iterable[Document] | None]
@@ -116,7 +116,7 @@ def placed_split(task: Task, error: DataError, splits: Splits) -> DataError:
     keys = ("test_split", "validation_split", "fewshot_split", "training_split")
     path = next(((key,) for key in keys if task.fields.get(key) == named[1]), ("fewshot_config", "split"))
     fix = did_you_mean(named[1], splits.data.available())
-    return placed_error(DataError, Problem(placer(task, *path)(), str(error), fix))
+    return placed_error(DataError, Problem(place_in(task, *path), str(error), fix))
 
 
 def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Document]]:
@@ -139,14 +139,24 @@ def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterat
     With `whole` they come from the first on, chosen or not: examples are drawn one document after the other, and so a part
     of the documents is asked just what it is asked in a run of all.
     """
-    numbers = _chosen_numbers(docs, task, settings)
+    numbers, shard = _chosen_numbers(docs, task, settings), settings.shard
+    if shard is None and numbers == range(
+        len(docs)
+    ):  # all of them, as nearly always: without a generator's turn for each
+        return zip(numbers, docs, repeat(True))
+    return _walked(docs, numbers, shard, whole=whole)
+
+
+def _walked(
+    docs: Split, numbers: Sequence[int], shard: Shard | None, *, whole: bool
+) -> Iterator[tuple[int, Document, bool]]:
     keep = numbers if isinstance(numbers, range) else frozenset(numbers)
     last, position = max(numbers, default=-1), 0
     for number, doc in enumerate(docs):
         if number > last:
             return
         if number in keep:
-            yield number, doc, is_in(settings.shard, position)
+            yield number, doc, is_in(shard, position)
             position += 1
         elif whole:
             yield number, doc, False

@@ -50,7 +50,7 @@ from assay.scoring.results import (
 )
 from assay.scoring.scorer import directions_of, members_of, roles_of, row_bounds
 from assay.scoring.scorer_models import models_of
-from assay.scoring.scores import BoundMetric, ScoreRules
+from assay.scoring.scores import BoundMetric, RowRule, ScoreRules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction, known_aggregation, within
 from assay.statistics.evidence import Estimate
 from assay.tasks.checks import TASK_CHECKS, CheckedTask
@@ -321,14 +321,10 @@ class PreparedTask:
             requests = [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
         if self._unconditional:
             requests += [Loglikelihood("", f"{delimiter}{choice}") for choice in choices]
-        return self._repeated(requests)
+        return self._repeated(requests) if self.config.repeats > 1 else requests
 
     def _repeated(self, requests: list[Request]) -> list[Request]:
-        return (
-            [request for request in requests for _ in range(self.config.repeats)]
-            if self.config.repeats > 1
-            else requests
-        )
+        return [request for request in requests for _ in range(self.config.repeats)]
 
     @cached_property
     def _delimiter(self) -> str:
@@ -353,14 +349,12 @@ class PreparedTask:
             sample,
             grouped(sample.requests, own, self.config.repeats),
             verdicts,
-            self._question(sample.doc),
+            self._question(sample.doc) if self.scoring.asks else "",
             without_text=calls_without_text(own),
         )
 
     def _question(self, doc: Document) -> str:
         """Return the question of a document, for scorers that ask a model about the answer."""
-        if not self.scoring.asks:
-            return ""
         with preserved_random():
             return str(self.prompter.text(doc))
 
@@ -384,24 +378,18 @@ class PreparedTask:
         return within(aggregation, row_bounds(row.metric, step))
 
     def _check_scores(self) -> None:
-        """Say to the loop of which rows scores must be numbers: of those that are averaged."""
-        known: dict[tuple[str, str], bool] = {}
-
-        def is_averaged(metric: str, filter_name: str) -> bool:
-            if (metric, filter_name) not in known:
-                aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-                known[metric, filter_name] = isinstance(aggregation, Aggregation) and aggregation.of_numbers
-            return known[metric, filter_name]
+        """Say to the loop what the aggregation of each row takes."""
 
         @cache
-        def takes_nan(metric: str, filter_name: str) -> bool:
-            """An aggregation that is made for NaN, and one of the user's; in lm-eval, where the mean of NaN is NaN, all."""
+        def rule(metric: str, filter_name: str) -> RowRule:
             aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-            if self.dialect.scores_nan or not isinstance(aggregation, Aggregation):
-                return True
-            return aggregation.name in ("nanmean", BYPASS)
+            if not isinstance(aggregation, Aggregation):  # one of the user's takes anything
+                return RowRule(is_averaged=False, takes_nan=True)
+            # in lm-eval, the mean of NaN is NaN
+            takes_nan = self.dialect.scores_nan or aggregation.name in ("nanmean", BYPASS)
+            return RowRule(aggregation.of_numbers, takes_nan)
 
-        self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, self.dialect, takes_nan))
+        self.scoring = replace(self.scoring, rules=ScoreRules(rule, self.dialect))
 
     def _unscored_repeats(self) -> list[str]:
         """Return sentences about filters that leave repeats out."""

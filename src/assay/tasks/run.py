@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, starmap
+from itertools import chain, islice, starmap
 from typing import Protocol
 
 from assay.engine import Ended, Started
@@ -74,6 +74,8 @@ class TaskRun:
     differ: bool = False
     """Whether two answers to one request differ."""
     _is_tried: bool = False
+    _has_scores: bool = False
+    """Whether a document has all its scores: from then on, only documents that fail are reported."""
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
     _together: list[tuple[AnsweredSample, ResponseDetails, str]] = field(default_factory=list)
@@ -114,46 +116,47 @@ class TaskRun:
             self.ended = None
 
     def _take(self, sample: Sample, responses: Sequence[Response]) -> None:
+        """Score a sample and note its scores; or that it failed."""
+        runnable, details, has_failure = self.runnable, None, False
         self.board.documents += 1
-        if are_plain(responses) and not (sample.problem or sample.dropped):
-            self._score(sample, responses, None, has_failure=False)
-            return
-        own = len(sample.requests) or len(responses)  # a graph's are all its own
-        failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
-        details = response_metadata(responses, own)
-        end = responses[-1] if responses else None
-        failed = end.failed if isinstance(end, Outcome) else unknown_choice(sample, responses[:own])
-        if failure is not None or sample.problem or failed:
-            reason = failure.reason if failure is not None else sample.problem or failed
-            if self.runnable.is_batch:
-                self._together.append((AnsweredSample(sample, ()), details, reason))
-            elif isinstance(end, Outcome):
-                if failure is None and IN_DOUBT not in reason:
-                    self._report(reason, is_lost=True)
-                self._fail(sample._replace(requests=end.asked), reason, _answers(end.asked, responses), details)
-            else:
-                self._fail(sample, reason, (), details)
-            return
-        self._notice(sample, responses[:own])
-        if details is not None and len(responses) > own:
-            details = with_questions(details, own, _further_requests(self.runnable.plan(sample), responses))
-        has_failure = any(isinstance(response, Failed) for response in responses)
-        self._score(sample, responses, details, has_failure=has_failure)
-
-    def _score(
-        self, sample: Sample, responses: Sequence[Response], details: ResponseDetails, *, has_failure: bool
-    ) -> None:
-        document = self.runnable.document(sample, responses)
-        if self.runnable.facts.repeats > 1 and not self.differ:
-            self.differ = any(each != repeats[0] for repeats in document.responses for each in repeats)
-        if self.runnable.is_batch:
+        if not are_plain(responses) or sample.problem or sample.dropped:
+            own = len(sample.requests) or len(responses)  # a graph's are all its own
+            details = response_metadata(responses, own)
+            if self._has_failed(sample, responses, own, details):
+                return
+            self._notice(sample, responses[:own])
+            if details is not None and len(responses) > own:
+                details = with_questions(details, own, _further_requests(runnable.plan(sample), responses))
+            has_failure = any(isinstance(response, Failed) for response in responses)
+        document = runnable.document(sample, responses)
+        if runnable.facts.repeats > 1 and not self.differ:
+            self.differ = any(answer != repeats[0] for repeats in document.responses for answer in repeats)
+        if runnable.is_batch:
             self._together.append((document, details, ""))
             self._try_together()
+            return
+        [scores] = runnable.score([document])
+        if not has_failure:
+            self._report_scores(scores)
+        self._note(document, scores, details)
+
+    def _has_failed(self, sample: Sample, responses: Sequence[Response], own: int, details: ResponseDetails) -> bool:
+        """Whether a sample cannot be scored: then it is noted as failed."""
+        failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
+        end = responses[-1] if responses else None
+        failed = end.failed if isinstance(end, Outcome) else unknown_choice(sample, responses[:own])
+        reason = failure.reason if failure is not None else sample.problem or failed
+        if not reason and failure is None:
+            return False
+        if self.runnable.is_batch:
+            self._together.append((AnsweredSample(sample, ()), details, reason))
+        elif isinstance(end, Outcome):
+            if failure is None and IN_DOUBT not in reason:
+                self._report(reason, is_lost=True)
+            self._fail(sample._replace(requests=end.asked), reason, _answers(end.asked, responses), details)
         else:
-            [scores] = self.runnable.score([document])
-            if not has_failure:
-                self._report_scores(scores)
-            self._note(document, scores, details)
+            self._fail(sample, reason, (), details)
+        return True
 
     def _try_together(self) -> None:
         """Score the first documents of a task whose filters must see all of them, to find out early that its code fails."""
@@ -174,14 +177,18 @@ class TaskRun:
                     self._report_scores(scores)
 
     def _report_scores(self, scores: list[FilterScores] | Failed) -> None:
+        """Report a document that failed, as a whole or in some rows; and the first one that did not."""
         if isinstance(scores, Failed):
             self._report(scores.reason, is_lost=True)
             return
-        failed = [each.failed for each in scores if each.failed]
-        if not failed:
+        for filtered in scores:
+            if filtered.failed:
+                reason = next(iter(filtered.failed.values()))
+                self._report(reason, is_lost=not any(filtered.values for filtered in scores))
+                return
+        if not self._has_scores:
+            self._has_scores = True
             self._report("", is_lost=False)
-            return
-        self._report(next(iter(failed[0].values())), is_lost=not any(each.values for each in scores))
 
     def _report(self, reason: str, *, is_lost: bool) -> None:
         if self.on_document is not None:
@@ -196,13 +203,15 @@ class TaskRun:
             self.board.put_together(document.sample.doc_id, document.sample.doc.get(column))
         if document.sample.doc_id in self._bounded:
             scores = [without_bounds(filtered) for filtered in scores]
+        has_failures = False
         for filtered in scores:
             self.board.add(document.sample.doc_id, filtered)
+            has_failures = has_failures or bool(filtered.failed)
             marks = marks_in(filtered.answers, MARKS)
             for mark in MARKS if marks else ():
                 if mark in marks:
                     self.board.noticed[f"{MARKS[mark]} by filter {filtered.filter}"] += 1
-        reason = self.board.fail_rows(scores)
+        reason = self.board.fail_rows(scores) if has_failures else ""
         self._put(
             SampleRecord(document.sample, document.responses, scores, self.runnable.facts.repeats, reason, details)
         )
@@ -210,9 +219,11 @@ class TaskRun:
     def _put(self, kept: SampleRecord) -> None:
         """Hand a sample that is done over, with what is worth a look about it."""
         kinds = kinds_of(kept, self._directions)
-        self.audit.note(kept.sample.doc_id, kinds)
+        if kinds:
+            self.audit.note(kept.sample.doc_id, kinds)
+            kept = kept._replace(audit=kinds)
         if self.keep is not None:
-            self.keep(kept._replace(audit=kinds) if kinds else kept)
+            self.keep(kept)
 
     def _directions(self) -> Mapping[str, bool | None]:
         """Which metrics are better when higher: asked again where documents have brought names of rows."""
@@ -293,12 +304,11 @@ FIRST_DOCUMENTS = 8
 
 
 def plans_of(runs: Sequence[TaskRun], early: Sequence[TaskRun] = ()) -> Iterator[Started]:
-    """Yield the plans of all samples of all tasks, for the engine; the first of the `early` tasks before all others."""
+    """Return the plans of all samples of all tasks, for the engine; the first of the `early` tasks before all others."""
     begun = {id(run): enumerate(run.samples()) for run in early}
-    for run in early:
-        yield from starmap(starter(run), islice(begun[id(run)], FIRST_DOCUMENTS))
-    for run in runs:
-        yield from starmap(starter(run), begun[id(run)] if id(run) in begun else enumerate(run.samples()))
+    first = (starmap(starter(run), islice(begun[id(run)], FIRST_DOCUMENTS)) for run in early)
+    others = (starmap(starter(run), begun.get(id(run)) or enumerate(run.samples())) for run in runs)
+    return chain.from_iterable(chain(first, others))  # no generator: it would be resumed for every document
 
 
 def starter(run: TaskRun) -> Callable[[int, Sample], Started]:

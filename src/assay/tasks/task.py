@@ -59,6 +59,14 @@ def not_a_task_class(task: "Task") -> Problem:
     return Problem(class_place(task), f"{name!r} is not a task class", fix)
 
 
+def place_in(task: "Task", *path: str | int) -> Place:
+    """Return the place of an entry of the task's file; in words where it is written in none."""
+    steps = [step for step in path if step != ""]
+    if str(path[0]) in task.fields:
+        return task.fields.place(*steps)
+    return Place(f"task {task.name!r}, {'.'.join(map(str, steps))}")
+
+
 def class_place(task: "Task") -> Place:
     """The place of a task's `class:`, also of a class that is given in Python."""
     written = task.config.class_

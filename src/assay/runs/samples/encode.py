@@ -62,16 +62,16 @@ def score_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[S
     columns = _columns(rows)
     kinds = dict.fromkeys(map(tuple, columns["scores"]))  # of most tasks one
     keys = [*dict.fromkeys(key for kind in kinds for key in kind)]
-    failures = [
-        [{"metric": key.metric, "filter": key.filter, "reason": reason} for key, reason in failures_of_row.items()]
-        for failures_of_row in columns["failures"]
-    ]
     arrays: dict[str, Array | None] = {
         "answers": _answers(columns["answers"]),
-        "failures": make_array([FAILURE], failures) if any(failures) else None,
+        "failures": make_array([FAILURE], [*map(_failures, columns["failures"])]) if any(columns["failures"]) else None,
         "other_scores": None,
     }
     return {**_with_plain(arrays, SCORE_COLUMNS, columns), **_scores(columns["scores"], columns["repeats"], keys)}, keys
+
+
+def _failures(of_row: Mapping[ScoreKey, str]) -> list[JSONDict]:
+    return [{"metric": key.metric, "filter": key.filter, "reason": reason} for key, reason in of_row.items()]
 
 
 def _columns(rows: Sequence[StoredSample]) -> dict[str, Sequence[Any]]:

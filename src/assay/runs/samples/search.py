@@ -99,4 +99,4 @@ def _rows(texts: Array, pattern: str) -> Array:
     matches = compute.indices_nonzero(compute.match_substring(texts, pattern, ignore_case=True))
     numbers = matches if rows is None else rows.take(matches)
     # the first `to_numpy` of a process imports pandas, which takes as long as the search
-    return np.frombuffer(numbers.buffers()[1], np.int64, len(numbers), numbers.offset * 8) if len(numbers) else []
+    return np.frombuffer(numbers.buffers()[1], np.int64, len(numbers)) if len(numbers) else []

@@ -31,7 +31,7 @@ from assay.records import (
     prompt_text,
 )
 from assay.redaction import redact_text, written_arguments
-from assay.runs.files import replace_file
+from assay.runs.files import rename_file
 from assay.runs.samples.encode import as_json, likelihood_requests, request_arrays, request_lists, score_arrays
 from assay.runs.samples.records import (
     GENERATE,
@@ -61,6 +61,7 @@ ROWS, HELD = 2000, 8 * 2**20
 """Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
 NEWEST = 200
 """Number of the newest samples that readers of a run in progress see."""
+_UNSAFE = re.compile(r"[^\w.@#+-]+")
 
 
 def file_name(task: str) -> str:
@@ -69,7 +70,7 @@ def file_name(task: str) -> str:
     >>> file_name("mmlu_anatomy"), file_name("a::b").startswith("a_b-")
     ('mmlu_anatomy', True)
     """
-    plain = re.sub(r"[^\w.@#+-]+", "_", task)[:120]
+    plain = _UNSAFE.sub("_", task)[:120]
     return plain if plain == task else f"{plain}-{digest(task.encode())[:8]}"
 
 
@@ -163,6 +164,8 @@ class SampleWriter:
         self._rows: list[StoredSample] = []
         self._requests: list[Sequence[Request]] = []
         self._held = 0
+        self._most = ROWS
+        """Rows of the group: where requests are known, as many as it had before."""
         self._arrays: dict[str, Any] = {}
         self._before: tuple[list[StoredSample], list[Sequence[Request]]] = ([], [])
         """The end of the last group of rows, for `write_newest`."""
@@ -199,16 +202,10 @@ class SampleWriter:
             row = StoredSample(record.sample.doc_id, *NOT_ASKED, *_score_fields(record))
             if not self._rows:
                 self._arrays = self._known(self._groups)
+                self._most = len(self._arrays["doc_id"])
         self._rows.append(row)
-        if self._is_full:
+        if len(self._rows) == self._most or self._held >= HELD:
             self._flush()
-
-    @property
-    def _is_full(self) -> bool:
-        """Whether a group of rows is complete: by what is in it alone, or as it was before."""
-        if self._known is not None:
-            return len(self._rows) == len(self._arrays["doc_id"])
-        return len(self._rows) >= ROWS or self._held >= HELD
 
     def end(self) -> None:
         """Write what is left."""
@@ -217,13 +214,13 @@ class SampleWriter:
         self.is_ended, self._before = True, ([], [])
 
     def place(self) -> None:
-        """Give the file its name."""
-        replace_file(self._part, self.path)
+        """Give the file its name. The folder is synced once, when all files of a run have theirs."""
+        rename_file(self._part, self.path)
 
     def abandon(self) -> None:
         """Leave nothing of a file that was not finished; one that waits for its name stays."""
         self._file.abandon()
-        if self._file.has_begun and not self.is_ended:
+        if not self.is_ended:
             self._part.unlink(missing_ok=True)
 
     def _flush(self) -> None:
