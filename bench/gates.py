@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay import simple_evaluate
-from assay.comparison.contrasts import ComparedTask, Part
-from assay.comparison.gate_text import Gate, parse_gate
-from assay.comparison.gates import GateEvidence, decide, measure
+from assay.comparison.compare import recovery_of
+from assay.comparison.contrasts import ComparedTask, PairedRow, Part, RunNoise
+from assay.comparison.gates import Gate, GateEvidence, decide, measure, parse_gate
 from assay.comparison.packs import between_runs
 from assay.comparison.pairing import task_scores
 from assay.comparison.planning import Aim, assumed, plan, planned_from_runs
-from assay.comparison.recovery import recovery_of
-from assay.comparison.rows import PairedRow, RunNoise
 from assay.models import Scripted
 from assay.runs.run import Run
 from assay.score_keys import ScoreKey

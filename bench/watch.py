@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from assay.comparison.gate_text import Gate, parse_gate
-from assay.comparison.gates import Measured, decide
-from assay.comparison.rows import PairedRow
+from assay.comparison.contrasts import PairedRow
+from assay.comparison.gates import Gate, Measured, decide, parse_gate
 from assay.records import Floats
 from assay.score_keys import ScoreKey
 from assay.statistics.paired import interval, paired_contrast

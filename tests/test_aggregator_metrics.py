@@ -65,6 +65,10 @@ def attempts(**problems: str) -> list[UnitMetricResult]:
 SYGRAS = dialect_of("sygra")
 
 
+def here(*path: str | int) -> Place:  # the shape of what finds places
+    return HERE
+
+
 def aggregated(name: str, given_results: Any, *, dialect: Dialect = OURS, **params: Any) -> dict[str, Any]:
     return make_aggregator(name, params, HERE, dialect).calculate(given_results)
 
@@ -420,7 +424,7 @@ def test_columns_of_the_records_reach_the_aggregators() -> None:
         entry("step_efficiency", metadata=metadata),
         entry("pass^k", params={"k": 2, "group_by": "turn"}),
     ]
-    assert MetricCollatorPostProcessor(entries).problems(rows[0], HERE) == []
+    assert MetricCollatorPostProcessor(entries).problems(rows[0], here) == []
     [report] = collated(rows, entries)
     assert report["results"]["pass@k"] == {"pass@1": 0.5, "pass@2": 0.5}
     assert report["results"]["step_efficiency"]["step_efficiency"] == 0.5
@@ -464,8 +468,8 @@ def test_records_are_read_once_and_not_kept() -> None:
     ],
 )  # fmt: skip
 def test_problems_of_aggregators_are_reported_before_the_run(entries: list[Any], expected: str) -> None:
-    assert MetricCollatorPostProcessor(FOUR).problems(["topic", COLUMN], HERE) == []
-    problems = MetricCollatorPostProcessor(entries).problems(["topic", COLUMN], HERE)
+    assert MetricCollatorPostProcessor(FOUR).problems(["topic", COLUMN], here) == []
+    problems = MetricCollatorPostProcessor(entries).problems(["topic", COLUMN], here)
     assert expected in "\n".join(map(str, problems))
     assert all(problem.place == HERE and problem.fix for problem in problems)
 
@@ -498,5 +502,5 @@ def test_problems_of_a_post_processor_are_reported_before_the_run(
 def test_repeated_names_overwrite_each_other_only_as_sygra_has_it() -> None:
     twice = [entry("accuracy"), entry("accuracy", "other_result")]
     rows = [{**row, "other_result": UnitMetricResult(False, {}, {}).to_dict()} for row in records("ab", "ab")]
-    assert MetricCollatorPostProcessor(twice).problems(rows[0], HERE, dialect=SYGRAS) == []
+    assert MetricCollatorPostProcessor(twice).problems(rows[0], here, dialect=SYGRAS) == []
     assert collated(rows, twice, compat="sygra")[0]["results"] == {"accuracy": {"accuracy": 0.0}}

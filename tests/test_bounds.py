@@ -9,8 +9,7 @@ from scipy import stats
 
 import assay
 from assay import ConfigError
-from assay.comparison.compare import compare
-from assay.comparison.verdicts import gate
+from assay.comparison.compare import compare, gate
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.plugins import registry
 from assay.scoring.combined import EnsembleScorer
@@ -21,7 +20,7 @@ from assay.scoring.results import GENERATE, ResultBuilder
 from assay.scoring.scorer import bind, row_bounds, scorer_step
 from assay.statistics import compare as compare_arrays
 from assay.statistics import estimate
-from assay.viewer.distributions import slice_score
+from assay.viewer.task_charts import slice_score
 from interval_oracles import bounded
 from run_world import rows_of
 from small_runs import SAMPLED, generate, processed, run, says

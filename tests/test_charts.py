@@ -20,14 +20,15 @@ from assay.report.charts import (
     Shares,
     Span,
     Timeline,
+    bar_text,
     draw,
     draw_bar,
+    forest_text,
     reliability_panel,
     reliability_points,
 )
 from assay.report.drawing import STYLE, Drawing, as_image, as_svg
 from assay.report.graph_drawing import END, START, DrawnEdge, DrawnNode, draw_graph, graph_nodes_and_edges, layers_of
-from assay.report.text_charts import bar_text, forest_text
 from assay.results import Estimate, ReliabilityPoint
 
 HOSTILE = '"><script>alert(1)</script>&amp;'

@@ -13,7 +13,7 @@ from statsmodels.stats.power import NormalIndPower
 from assay import simple_evaluate
 from assay.cli import main
 from assay.comparison.compare import compare
-from assay.comparison.gate_text import parse_gate
+from assay.comparison.gates import parse_gate
 from assay.errors import AssayError
 from assay.models import Scripted
 from assay.report.comparison_text import comparison_csv, comparison_summary, gate_line

@@ -25,7 +25,7 @@ from assay import ConfigError, compare
 from assay.exchange.importers import score
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.report.write import report_text
-from assay.scoring.metrics.confidence import log_odds
+from assay.scoring.metrics.confidence import SURE, log_odds
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board
 from assay.statistics.calibration import brier_part, less_bias, reliability_curve
@@ -396,3 +396,19 @@ def test_an_area_is_as_sure_as_the_documents_of_the_rarer_kind(name: str) -> Non
     assert (perfect.value, perfect.stderr) == (1, 0)
     assert (perfect.low, perfect.high) == pytest.approx(bounded([1.0] * 4), abs=1e-7)
     assert drawn([(1, 0.9), (1, 0.4), (1, 0.6), (0, 0.5), (0, 0.7)] + [(0, 0.1)] * 35).df == 2
+
+
+@pytest.mark.parametrize(
+    ("lls", "odds"),
+    [
+        ([-1.0, -1.0], 0.0),
+        ([-1.0, -3.0], 2.0),
+        ([-1.0, -1.0, -1.0], -math.log(2)),
+        ([-1.0], SURE),  # there is no other
+        ([-1.0, -math.inf], SURE),
+        ([-math.inf, -1.0], -SURE),
+        ([-math.inf, -math.inf], math.nan),
+    ],
+)
+def test_the_log_odds_of_a_choice_are_those_against_all_others(lls: list[float], odds: float) -> None:
+    assert log_odds(lls, 0) == pytest.approx(odds, nan_ok=True)

@@ -30,7 +30,6 @@ from assay.dialect import (
 )
 from assay.errors import Place
 from assay.evaluation.writing import logged_id
-from assay.graphs.aggregator_metrics import NoResults
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.collate import MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.transforms import CombineRecords
@@ -41,7 +40,7 @@ from assay.samples.rows import Rows
 from assay.scoring.metric_binding import NO_HELPERS, MetricBinder
 from assay.scoring.named import FirstToken
 from assay.scoring.results import GENERATE, ResultBuilder
-from assay.scoring.scores import ScoreRules, check_scores
+from assay.scoring.scores import RowRule, ScoreRules, check_scores
 from assay.tasks.prepare import with_settings
 from assay.tasks.prompt_checks import equal_prompts
 from assay.tasks.settings import Settings
@@ -514,7 +513,7 @@ def _(world: World) -> Any:
 
 @case("accepts_any_row_name", theirs=1.0, ours="failed")
 def _(world: World) -> Any:
-    rules = ScoreRules(lambda metric, filter_name: True, world.dialect)
+    rules = ScoreRules(lambda metric, filter_name: RowRule(is_averaged=True), world.dialect)
     [score] = check_scores({"a,b": 1.0}, ["answer"], "none", rules).values()
     return "failed" if isinstance(score, Failed) else score
 
@@ -710,6 +709,10 @@ COLUMN = "exact_match_result"
 HERE = Place("here")
 
 
+def here(*path: str | int) -> Place:  # the shape of what finds places
+    return HERE
+
+
 def result(golden: str, predicted: str, **metadata: Any) -> UnitMetricResult:
     return UnitMetricResult(golden == predicted, {"text": golden}, {"text": predicted}, metadata)
 
@@ -717,7 +720,7 @@ def result(golden: str, predicted: str, **metadata: Any) -> UnitMetricResult:
 def aggregated(world: World, name: str, results: Sequence[UnitMetricResult], **params: Any) -> Any:
     try:
         return make_aggregator(name, params, HERE, world.dialect).calculate(list(results))
-    except (NoResults, ValueError):
+    except ValueError:
         return "an error"
 
 
@@ -819,7 +822,7 @@ def _(world: World) -> Any:
 
 @case("keeps_last_of_equal_results", theirs=0, ours=1)
 def _(world: World) -> Any:
-    return len(MetricCollatorPostProcessor([entry("accuracy")] * 2).problems([COLUMN], HERE, dialect=world.dialect))
+    return len(MetricCollatorPostProcessor([entry("accuracy")] * 2).problems([COLUMN], here, dialect=world.dialect))
 
 
 # --- the tests -------------------------------------------------------------------------------------------------------

@@ -194,6 +194,11 @@ CALCULATIONS = {
 }
 
 
+@pytest.mark.parametrize(("brackets", "expected"), [(0, "7"), (999, "7"), (1000, "[invalid]")])
+def test_of_a_text_of_brackets_the_first_thousand_are_tried(brackets: int, expected: str) -> None:
+    assert cleaned("json_path", "[" * brackets + '{"a": 7}', path="a") == expected
+
+
 @pytest.mark.parametrize("response", CALCULATIONS, ids=lambda response: response[:30])
 def test_the_final_answer_of_a_calculation(response: str) -> None:
     assert cleaned("math", response) == CALCULATIONS[response]

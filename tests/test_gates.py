@@ -10,7 +10,7 @@ import pytest
 import run_world
 from assay.cli import main
 from assay.comparison.compare import compare
-from assay.comparison.gate_text import Plain, parse_gate
+from assay.comparison.gates import Plain, parse_gate
 from assay.errors import AssayError
 from assay.report.comparison_text import comparison_summary, comparison_tables
 from assay.report.table_writers import write_markdown

@@ -17,7 +17,16 @@ from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.models import Scripted
 from assay.models.conversations import sent_messages
 from assay.records import Generate, Text
-from assay.scoring.judges import UNPARSABLE, LLMJudgeScorer, fenced, mark_of, read_score, read_winner
+from assay.scoring.judges import (
+    UNPARSABLE,
+    JudgePrompt,
+    LLMJudgeScorer,
+    _ends,
+    fenced,
+    mark_of,
+    read_score,
+    read_winner,
+)
 from assay.scoring.results import GenResult
 from assay.scoring.scorer_models import Unscored
 from hostile_answers import HOSTILE, MADE_UP
@@ -535,3 +544,26 @@ def test_two_tasks_that_mean_different_judges_by_one_role_are_refused(tmp_path: 
         assay.simple_evaluate(says(["a"]), tasks=["t1", "t2"], **known)
     results = assay.simple_evaluate(says(["a"]), tasks=["t1"], **known)  # the dummy says "lol": no verdict
     assert "there is no JSON object" in json.dumps(results["assay"])
+
+
+@pytest.mark.parametrize("scale", ["1 to 10", [1], [1, 2, 3], [2, 1], [1, 1], ["a", 5], [None, 5], 5, {"low": 1}])
+def test_a_scale_that_is_not_two_numbers_the_lower_one_first_is_refused(scale: Any) -> None:
+    with pytest.raises(ValueError, match="scale must be two numbers, the lower one first"):
+        _ends(scale)
+    assert (_ends([1, 10]), _ends((-0.5, 2))) == ((1.0, 10.0), (-0.5, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "reply"),
+    [
+        ("Grade {{answer}}.", ("answer",), '"score": <a number from 1 to 10>}'),
+        ("Compare {{answer_a}} and {{answer_b}}.", ("answer_a", "answer_b"), '"winner": <"A", "B" or "tie">}'),
+        ("Grade {{answer}}, and reply {{id}} first.", ("answer",), "7 first."),
+    ],
+)
+def test_how_to_reply_is_said_behind_a_prompt_that_does_not_say_so_itself(
+    text: str, shown: tuple[str, ...], reply: str
+) -> None:
+    filled = JudgePrompt(text, shown=shown).filled(**dict.fromkeys(shown, "x"), id="7", low="1", high="10")
+    assert filled.startswith(text.partition(" ")[0]) and filled.rstrip().endswith(reply)
+    assert filled.count("Reply with one JSON object") == ("{{id}}" not in text)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cli import main
-from assay.cli.leaderboard import leaderboard_tables
+from assay.cli.report import leaderboard_tables
 from assay.comparison.leaderboard import Leaderboard, Ranking, Standing, leaderboard
 from assay.models import Scripted
 from assay.report.table_writers import write_markdown

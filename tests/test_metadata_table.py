@@ -9,9 +9,8 @@ import pytest
 from assay import Scripted, run
 from assay.cli import main
 from assay.errors import ConfigError
-from assay.report.metadata_table import metadata_table
 from assay.report.report_table import NumberCell
-from assay.report.runs_table import RunsTableOptions
+from assay.report.runs_table import RunsTableOptions, metadata_table
 from seam_world import RIGHT, TASK
 
 GROUP = "group: g\ntask: [b]\nmetadata: {domain: math, difficulty: hard}\n"

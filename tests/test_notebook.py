@@ -9,7 +9,7 @@ import pytest
 
 import assay
 from assay import Scripted
-from assay.report.notebook_progress import WIDTH
+from assay.report.progress import NOTEBOOK_WIDTH as WIDTH
 from small_runs import write_task
 
 nbclient = pytest.importorskip("nbclient")

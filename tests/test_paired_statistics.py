@@ -16,8 +16,10 @@ from statsmodels.stats.power import NormalIndPower
 from assay.comparison.contrasts import ComparedTask, Part, contrast
 from assay.score_keys import ScoreKey
 from assay.statistics import compare
+from assay.statistics.evidence import Interval
 from assay.statistics.paired import (
     Contrast,
+    PairedDifference,
     PairedValues,
     detectable,
     documents_needed,
@@ -333,3 +335,24 @@ def test_ten_documents_show_that_a_difference_is_skewed_and_fewer_do_not(documen
     assert change.low is not None
     assert change.high is not None
     assert (change.high - change.value > 2 * (change.value - change.low)) == is_skewed
+
+
+@pytest.mark.parametrize(
+    ("interval", "excludes_zero", "reversed_interval"),
+    [
+        ((0.1, 0.5), True, (-0.5, -0.1)),
+        ((-0.5, -0.1), True, (0.1, 0.5)),
+        ((-0.1, 0.5), False, (-0.5, 0.1)),
+        ((0.0, 0.5), False, (-0.5, 0.0)),
+        ((-0.5, 0.0), False, (0.0, 0.5)),
+        ((0.1, None), None, (None, -0.1)),  # an end that is not known may be anywhere
+        ((None, -0.1), None, (0.1, None)),
+        (None, None, None),
+    ],
+)
+def test_a_difference_excludes_zero_where_both_ends_are_on_one_side(
+    interval: Interval | None, excludes_zero: bool | None, reversed_interval: Interval | None
+) -> None:
+    difference = PairedDifference(0.3, 0.1, 10, interval=interval)
+    assert difference.excludes_zero is excludes_zero
+    assert (difference.reversed().value, difference.reversed().interval) == (-0.3, reversed_interval)

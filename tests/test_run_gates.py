@@ -12,15 +12,12 @@ import pytest
 
 import run_world
 from assay.cli import main
-from assay.comparison.compare import compare
-from assay.comparison.gate_text import parse_gate
+from assay.comparison.compare import compare, gate
+from assay.comparison.gates import RunNumbers, parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
-from assay.comparison.run_gates import RunNumbers
-from assay.comparison.verdicts import gate
 from assay.errors import AssayError
-from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
-from assay.report.comparison_text import gate_line
-from assay.report.report_table import text_table
+from assay.report.comparison_text import GateOutcome, annotations, gate_line, gates_markdown, gates_text, junit_xml
+from assay.report.report_table import make_table
 from assay.report.table_writers import write_markdown
 from assay.runs.comparison import GateVerdict
 from assay.runs.run import Run
@@ -674,7 +671,7 @@ def test_lines_on_a_terminal_are_one_for_each_gate_whatever_the_names_hold() -> 
     lines = gates_text(outcome()).splitlines()
     assert len(lines) == 4
     assert not any(line.startswith("::") for line in lines)
-    assert write_markdown(text_table(["Model"], [["a\n::error::x"]])).count("\n") == 2
+    assert write_markdown(make_table(["Model"], [["a\n::error::x"]])).count("\n") == 2
 
 
 def test_annotations_are_one_line_each_with_nothing_that_ends_them() -> None:

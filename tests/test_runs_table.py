@@ -11,9 +11,9 @@ import pytest
 from assay import Scripted, simple_evaluate
 from assay.cli import main
 from assay.errors import ConfigError
-from assay.report.latex import write_latex
 from assay.report.report_table import NumberCell, ReportTable
 from assay.report.runs_table import RunsTableOptions, runs_table
+from assay.report.table_writers import write_latex
 from compared_world import make_run, two_runs, write_tasks
 from paper_world import BOLD, DOCUMENTS, RUNS, SCORES, make_paper_runs
 

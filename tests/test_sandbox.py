@@ -1,10 +1,13 @@
 """Programs that a model wrote: whether they pass, and that they can do no harm. Both ways to isolate are tried."""
 
+import errno
 import json
 import os
 import platform
+import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -25,6 +28,7 @@ from assay.groups.aggregators import pass_at_k
 from assay.models import Scripted
 from assay.scoring import sandbox
 from assay.scoring.sandbox import Launcher, SandboxError, SandboxLimits, with_bubblewrap, with_unshare
+from assay.scoring.sandboxed import system_call_filter
 from assay.user_code import TIME_LIMIT
 from run_world import failed_in
 from serving import TALKING, Servers, fetched
@@ -486,3 +490,65 @@ def test_programs_run_from_other_threads_too() -> None:
     thread.start()
     thread.join()
     assert collected == [True]
+
+
+# --- the filter of system calls, by an interpreter of its rules and the numbers of the kernel's own headers ---------------
+
+HEADERS = {
+    "x86_64": (Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), 0xC000003E),
+    "aarch64": (Path("/usr/include/asm-generic/unistd.h"), 0xC00000B7),
+}
+FORBIDDEN = (
+    "unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "ptrace", "bpf", "userfaultfd", "keyctl", "add_key",
+    "request_key", "perf_event_open", "memfd_create", "shmget", "msgget", "mq_open", "io_uring_setup", "io_uring_enter",
+    "io_uring_register", "open_tree", "move_mount", "fsopen", "mount_setattr", "rt_sigqueueinfo", "rt_tgsigqueueinfo",
+    "pidfd_send_signal", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_open", "pidfd_getfd", "process_madvise",
+    "process_mrelease",
+)  # fmt: skip
+ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
+
+
+def decided(rules: bytes, machine: int, call: int, argument: int = 0) -> int:
+    """What the kernel does with a call: its number is at 0 of what a filter sees, the machine at 4, the first argument at 16."""
+    program = list(struct.iter_unpack("HBBI", rules))
+    seen, value, at = {0: call, 4: machine, 16: argument}, 0, 0
+    while True:
+        kind, if_true, if_false, operand = program[at]
+        at += 1
+        if kind == 0x20:
+            value = seen[operand]
+        elif kind == 0x06:
+            return operand
+        else:
+            is_true = {0x15: value == operand, 0x35: value >= operand, 0x45: value & operand != 0}[kind]
+            at += if_true if is_true else if_false
+
+
+@pytest.mark.parametrize("machine", HEADERS)
+def test_the_kernel_is_told_to_refuse_processes_signals_to_others_and_what_helps_to_break_out(machine: str) -> None:
+    header, number = HEADERS[machine]
+    if not header.is_file():
+        pytest.skip("the kernel's headers are not installed")
+    calls = {name: int(at) for name, at in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())}
+    rules = system_call_filter(machine, process=4242)
+
+    def of(name: str, argument: int = 0) -> int:
+        return decided(rules, number, calls[name], argument)
+
+    refused, missing = REFUSE | errno.EPERM, REFUSE | errno.ENOSYS
+    forbidden = {*FORBIDDEN, *({"fork", "vfork"} & calls.keys())}
+    others = calls.keys() - forbidden - {"kill", "tkill", "tgkill", "clone", "clone3", "socket"}
+    assert {name for name in forbidden if of(name) != refused} == set()
+    assert {name for name in others if calls[name] < 450 and of(name) != ALLOW} == set()
+    for name in ("kill", "tkill", "tgkill"):
+        assert [of(name, process) for process in (4242, 4241, 1)] == [ALLOW, refused, refused]
+    assert (of("clone", 0x10000), of("clone", 0x3D0F00), of("clone", 17), of("clone3")) == (
+        ALLOW,
+        ALLOW,
+        refused,
+        missing,
+    )
+    families = {"local": 1, "IPv4": 2, "IPv6": 10, "netlink": 16, "packet": 17, "virtual machines": 40}
+    assert [name for name, family in families.items() if of("socket", family) == ALLOW] == [*families][:4]
+    assert decided(rules, number, calls["read"] | 0x40000000) == refused, "of the 32 bits of x86"
+    assert decided(rules, 0x40000003, calls["read"]) == KILL, "another machine has other numbers"

@@ -465,3 +465,27 @@ def test_every_name_of_the_seeds_is_public() -> None:
         "FilterConfig",
     ):
         assert hasattr(assay, name)
+
+
+def test_a_scorer_of_a_function_gives_it_the_answer_of_one_request_in_a_list_and_those_of_several_as_they_are() -> None:
+    seen: list[Any] = []
+
+    def process_results(doc: Any, results: Any) -> Any:
+        seen.append((doc, results))
+        return {"n": len(results)} if doc["n"] else None
+
+    def instance(number: int, idx: int, answer: Any) -> Instance:
+        return Instance({"n": number}, number, ("q",), "x", idx=idx, resps=[answer], filtered_resps={"none": answer})
+
+    config = Task.from_config({"task": "t", "process_results": process_results}).config
+    scorer = ProcessResultsScorer(config)
+    other = ProcessResultsScorer(config, lambda doc, results: {"own": 1.0})
+    one, several = [instance(1, 0, "a")], [instance(2, 0, "a"), instance(2, 1, "b")]
+    assert scorer.score_instances(one, "none") == {"n": 1}
+    assert scorer.score_instances(several, "none") == {"n": 2}
+    assert scorer.score_instances([instance(0, 0, "a")], "none") == {}
+    assert other.score_instances(one, "none") == {"own": 1.0}
+    assert seen == [({"n": 1}, ["a"]), ({"n": 2}, ["a", "b"]), ({"n": 0}, ["a"])]
+    for without in (None, Task.from_config({"task": "t"}).config):
+        with pytest.raises(TypeError, match="needs a function process_results"):
+            ProcessResultsScorer(without)

@@ -236,10 +236,12 @@ def test_words_are_completed_in_fish(path_with_assay: Path, capsys: pytest.Captu
 
 
 def test_names_of_the_users_folder_are_completed(catalog: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["__names", "tasks", "t_l", "assay", "run", "--include-path", str(catalog)]) == 0
+    assert main(["__complete", "bash", "run", "--include-path", str(catalog), "--tasks", "t_l"]) == 0
     assert capsys.readouterr().out == "t_lines\n"
-    assert main(["__names", "tasks", "t_l", "assay", "run", "--include-path", str(catalog / "none")]) == 0
-    assert main(["__names", "tasks"]) == 0
+    assert main(["__complete", "bash", "run", "--include-path", str(catalog / "none"), "--tasks", "t_l"]) == 0
+    assert main(["__complete", "fish", "com"]) == 0
+    assert "completion\tprint the completion of commands" in capsys.readouterr().out
+    assert main(["__complete", "bash", "show", "fi"]) == 0
     assert "first_steps_sums\n" in capsys.readouterr().out
 
 

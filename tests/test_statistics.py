@@ -1,6 +1,7 @@
 """`assay.statistics`: laws that hold for any scores, and intervals against other implementations."""
 
 import math
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from scipy import stats
 from assay.report.table import results_table
 from assay.statistics import combine, compare, corrected, estimate, passes
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS
+from assay.statistics.calibration import _folded
 from assay.statistics.estimates import bootstrap, with_draws
 from assay.statistics.estimates import estimate as estimate_by
+from assay.statistics.evidence import Estimate
 from assay.statistics.intervals import mid_p, noted, order_statistics, student, student_tail, with_interval
 from interval_oracles import bounded
 from run_world import rows_of
@@ -433,6 +436,26 @@ def test_the_influence_of_a_document_on_the_brier_score_is_its_squared_distance(
     assert influence is not None
     assert [*influence([(0, [0.75, 0.25])])] == [2 * 0.25**2]
     assert [*influence([(0, [1.0, 0.0, 0.0]), (2, [0.5, 0.5, 0.0])])] == [0.0, 1.5]
+
+
+def test_scores_of_translations_are_percentages() -> None:
+    assert [BOUNDS[name] for name in ("bleu", "chrf", "chrf++")] == [(0.0, 100.0)] * 3
+    assert BOUNDS["ter"] == (0.0, math.inf)
+
+
+@pytest.mark.parametrize("scale", [(0.0, 1.0), (0.0, 100.0), (-1.0, 1.0)])
+def test_a_mean_that_rounding_put_beyond_its_bounds_has_the_interval_of_one_at_them(scale: tuple[float, float]) -> None:
+    at = Estimate(scale[1], 0.1, 20, scale=scale)
+    beyond = replace(at, value=math.nextafter(scale[1], math.inf))
+    assert with_interval(beyond).method == with_interval(at).method
+    assert ends(with_interval(beyond)) == pytest.approx(ends(with_interval(at)))
+    assert with_interval(replace(at, value=scale[1] + 0.1)).method != with_interval(at).method
+
+
+@pytest.mark.parametrize(("mean", "error"), [(0.0, 1.0), (0.5, 0.25), (-0.5, 2.0), (3.0, 0.1)])
+def test_the_mean_distance_from_zero_is_that_of_scipy(mean: float, error: float) -> None:
+    assert _folded(mean, error) == pytest.approx(stats.foldnorm(abs(mean) / error, scale=error).mean())
+    assert _folded(mean, 0.0) == abs(mean)
 
 
 def test_the_parts_of_a_brier_score_are_within_its_bounds() -> None:

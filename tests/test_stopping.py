@@ -1,6 +1,7 @@
 """`--stop_when`: a run ends when its rule has decided, counts documents in a random order and no other, and says why it ended."""
 
 import json
+import random
 import re
 import shlex
 import signal
@@ -85,6 +86,17 @@ def test_the_capital_is_the_mean_of_all_bets_won_and_lost() -> None:
         test.add(score)
     won = [np.prod([1 + bet * (score - 0.3) for score in scores]) for bet in bets]
     assert test.capital("pass") == pytest.approx(np.mean(won), rel=1e-12)
+
+
+def test_a_test_of_mirrored_scores_decides_the_opposite_at_the_same_document() -> None:
+    draw = random.Random(7)
+    scores = [float(draw.random() < 0.75) for _ in range(200)]
+    test, mirrored = SequentialTest(0.5, (0.0, 1.0), 200), SequentialTest(0.5, (0.0, 1.0), 200)
+    decisions = [test.add(score) for score in scores]
+    assert [mirrored.add(1 - score) for score in scores] == [
+        {"pass": "fail", "inconclusive": "inconclusive"}[decision] for decision in decisions
+    ]
+    assert 5 < decisions.index("pass") < 100
 
 
 def test_at_the_threshold_a_test_that_is_looked_at_always_is_wrong_in_at_most_1_of_20_runs() -> None:

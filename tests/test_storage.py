@@ -11,7 +11,7 @@ import pytest
 
 from assay import Run, simple_evaluate
 from assay.cli import main
-from assay.comparison.verdicts import gate
+from assay.comparison.compare import gate
 from assay.errors import AssayError, ConfigError
 from assay.exchange.lm_eval_layout import lm_eval_layout
 from assay.runs.folder import RunError

@@ -8,8 +8,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from assay.report.html import write_html, write_page_table
-from assay.report.latex import write_latex
 from assay.report.report_table import (
     Cell,
     Column,
@@ -28,7 +26,7 @@ from assay.report.report_table import (
     TableLine,
     TextCell,
 )
-from assay.report.table_writers import write_csv, write_json, write_markdown
+from assay.report.table_writers import write_csv, write_html, write_json, write_latex, write_markdown, write_page_table
 from assay.report.terminal import write_terminal
 
 HOSTILE = "\x1b[2J\u202e<script>alert(1)</script> | `rm` **x** [a](b) @team #1 \\input{/etc/passwd} $x^2$ %& ~_\n--"

@@ -12,7 +12,7 @@ from assay import simple_evaluate
 from assay.cli import COMMANDS, main
 from assay.cli.output import break_line
 from assay.models import Scripted
-from assay.report.report_table import text_table
+from assay.report.report_table import make_table
 from assay.report.table import results_table
 from assay.report.terminal import wrap, write_terminal
 from terminal_world import STYLE, cells, on_terminal, widest
@@ -264,7 +264,7 @@ def test_numbers_among_words_and_words_that_fit_are_not_broken() -> None:
         ("  - differences", "exact_match (flexible)\N{NO-BREAK SPACE}↑", "+0.0017 [-0.016,\N{NO-BREAK SPACE}+0.011]", "same answers"),
         ("  - stories", "word_perplexity\N{NO-BREAK SPACE}↓", "+0.0000 no document differs", "unclear"),
     ]  # fmt: skip
-    table = text_table(("Tasks", "Metric", "b − a [95 %]", "b is"), rows)
+    table = make_table(("Tasks", "Metric", "b − a [95 %]", "b is"), rows)
     for width in (*range(59, 100), 46):
         lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in write_terminal(table, width)[0]]
         assert max(map(cells, lines)) <= width
@@ -276,14 +276,14 @@ def test_numbers_among_words_and_words_that_fit_are_not_broken() -> None:
 
 
 def test_a_number_with_an_exponent_is_not_a_word() -> None:
-    table = text_table(
+    table = make_table(
         ("name", "95 %"), [("a long name of several words", "1.00\N{NO-BREAK SPACE}… 7.29e+16"), ("b", "0.1 … 0.2")]
     )
     assert any(line.endswith("1.00 … 7.29e+16") for line in write_terminal(table, 30)[0])
 
 
 def test_a_table_of_numbers_too_many_for_a_line_becomes_blocks() -> None:
-    table = text_table(("name", *"abcdefgh"), [("x", *["0.123456789"] * 8)])
+    table = make_table(("name", *"abcdefgh"), [("x", *["0.123456789"] * 8)])
     assert write_terminal(table, 40)[1] == ()  # a block for each row
     assert write_terminal(table, 40)[0] == ["x", *(f"  {name}: 0.123456789" for name in "abcdefgh")]
 

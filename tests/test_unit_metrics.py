@@ -22,6 +22,12 @@ from assay.graphs.unit_node import check_unit_metrics, runs_code, unit_metric_fi
 from assay.scoring.metrics.registry import METRICS
 
 HERE = Place("graph_config.yaml", 7, 3)
+
+
+def here(*path: str | int) -> Place:  # the shape of what finds places
+    return HERE
+
+
 NODE = {
     "node_type": "lambda",
     "lambda": "tasks.eval.utils.UnitMetrics",
@@ -284,7 +290,7 @@ def test_a_metric_that_users_register_after_the_import_is_a_unit_metric_by_its_n
     with pytest.raises(ConfigError, match="has no parameter 'letter' — did you mean 'letters'"):
         UnitMetricRegistry.get_metric("same_end", letter=2)
     node = {**NODE, "unit_metrics_map": [{"name": "same_end"}], "output_keys": ["same_end_result"]}
-    assert check_unit_metrics(node, HERE) == []
+    assert check_unit_metrics(node, here) == []
 
 
 @pytest.mark.usefixtures("registered")
@@ -476,8 +482,8 @@ def messages_of(problems: list[Any]) -> str:
     ],
 )  # fmt: skip
 def test_problems_of_the_node_are_reported_before_the_run(change: dict[str, Any], expected: str) -> None:
-    assert check_unit_metrics(NODE, HERE) == []
-    assert expected in messages_of(check_unit_metrics({**NODE, **change}, HERE))
+    assert check_unit_metrics(NODE, here) == []
+    assert expected in messages_of(check_unit_metrics({**NODE, **change}, here))
 
 
 def test_a_metric_that_runs_code_is_known_before_the_run() -> None:

@@ -1,5 +1,6 @@
 """What users' metrics, scorers and `process_results` return: numbers of every kind, one for each answer, one for each reference; and invalid numbers."""
 
+import math
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -7,6 +8,11 @@ from typing import Any
 import pytest
 
 from assay.models import Scripted
+from assay.records import Failed
+from assay.scoring.metrics.convention import depends_on_order
+from assay.scoring.metrics.registry import exact_match
+from assay.scoring.results import GenResult
+from assay.scoring.scores import RowRule, ScoreRules, check_scores
 from run_world import rows_of, sample_rows
 from small_runs import SAMPLED, generate, run, says, write_task
 
@@ -635,3 +641,52 @@ def test_a_class_may_give_targets_of_numpys(tmp_path: Path) -> None:
     results = run(tmp_path, model)
     assert results["results"]["t"]["acc,none"] == 0.5
     assert [sample["target"] for sample in results["samples"]["t"]] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("value", "averaged", "otherwise"),
+    [
+        (1.5, 1.5, 1.5),
+        (2**53, 2**53, 2**53),
+        (-(2**53), -(2**53), -(2**53)),
+        (2**53 + 1, float(2**53), 2**53 + 1),  # a mean is one of floats, which have no such number
+        (-(2**53) - 1, float(-(2**53)), -(2**53) - 1),
+        (2**1100, "must be a number", 2**1100),
+        ("x", "must be a number", "x"),
+        (math.nan, "is NaN", "holds NaN"),
+        ([1, 2], "is a list of 2 for 1 answer", [1, 2]),
+    ],
+)
+def test_a_score_is_what_its_aggregation_takes_or_a_failure(value: Any, averaged: Any, otherwise: Any) -> None:
+    for is_averaged, expected in ((True, averaged), (False, otherwise)):
+        rules = ScoreRules(lambda *_, is_averaged=is_averaged: RowRule(is_averaged))  # type: ignore[misc]
+        score = check_scores({"m": value}, ["a"], "none", rules)["m"]
+        if isinstance(score, Failed):
+            assert expected in score.reason
+        else:
+            assert (score, type(score)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize("pattern", ["(", 5, None, "a{99999999999}", "(" * 5000 + ")" * 5000])
+def test_what_is_no_regular_expression_is_refused_in_words(pattern: Any) -> None:
+    with pytest.raises(ValueError, match=r"^regexes_to_ignore: .* is not a regular expression: "):
+        exact_match(["a"], "a", regexes_to_ignore=[pattern])
+
+
+@pytest.mark.parametrize(
+    ("values", "different"),
+    [
+        ({"a": 1.0, "b": 0.5}, (1.0, 0.5)),
+        ({"a": 1.0, "b": 1.0}, None),
+        ({"a": 1.0}, None),  # of the other order it raises: the run says so
+        ({"b": 1.0}, None),
+        ({"a": "one", "b": 1.0}, None),
+    ],
+)
+def test_a_metric_depends_on_the_order_of_references_where_both_have_a_number(
+    values: dict[str, Any], different: tuple[float, float] | None
+) -> None:
+    def first(result: GenResult) -> Any:
+        return values[result.references[0]]
+
+    assert depends_on_order(first, GenResult({}, ["a", "b"], "x")) == different

@@ -38,13 +38,13 @@ from assay.runs.samples.writer import SampleWriter
 from assay.score_keys import ScoreKey
 from assay.viewer.app import make_app, server_config
 from assay.viewer.compare_page import round_robin
-from assay.viewer.distributions import score_bins, score_slices
 from assay.viewer.events import StreamServer
 from assay.viewer.graph_page import NodeVisits, _count_visits
 from assay.viewer.guard import HEADERS, RequestGuard, allowed_hosts, is_loopback
 from assay.viewer.query import OPERATORS, Condition, SampleQuery, read_query
 from assay.viewer.sample_page import (
     SampleView,
+    Step,
     UnitMetricView,
     diff_parts,
     sample_score,
@@ -52,7 +52,7 @@ from assay.viewer.sample_page import (
     unit_results,
 )
 from assay.viewer.samples import Database, Samples
-from assay.viewer.trajectory import Step
+from assay.viewer.task_charts import score_bins, score_slices
 from commands import Run
 from graph_world import write_graph
 from viewer_world import HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
@@ -379,7 +379,6 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     database = Database(tmp_path)
     known, visited = _count_visits(
         Samples(database, database.samples(SampleFile(tmp_path / "t.parquet")), None, True),
-        database,
         {"a": Price(1e6, 2e6, 0.0), "b": None},
     )
     assert known == 3

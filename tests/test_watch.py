@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
-from assay.comparison.verdicts import decide_next
+from assay.comparison.compare import decide_next
 from assay.evaluation.watch import Checkpoint, WatchOptions, find_checkpoints, why_not_ready
 from checkpoint_world import NOISE, TASK, checkpoint, value
 from compared_world import make_run, write_tasks

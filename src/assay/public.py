@@ -358,10 +358,10 @@ def run(
     documents failed or a limit was reached, `.status` is not `complete`. `progress=False` shows nothing meanwhile.
     """
     from assay.evaluation.api import evaluate_stored
-    from assay.report.notebook_progress import shown_progress
+    from assay.report.progress import Progress
 
     own = {**options, "model_args": model_args, "tasks": tasks}
-    with shown_progress() if progress else nullcontext() as watch:
+    with Progress(from_python=True) if progress else nullcontext() as watch:
         return evaluate_stored(model, own, task_manager, _stop_rule(own), watch or _unseen)
 
 
@@ -397,7 +397,7 @@ def _stop_rule(options: Mapping[str, Any]) -> "MakeStopRule | None":
     """The function that makes the rule of `stop_when`, where that is given: it compares runs, which the evaluation does not."""
     if options.get("stop_when") is None:
         return None
-    from assay.comparison.stopping import stop_rule
+    from assay.comparison.gate_checks import stop_rule
 
     return stop_rule
 

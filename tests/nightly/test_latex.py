@@ -7,9 +7,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from assay.report.latex import write_latex
 from assay.report.report_table import Column, NumberCell, ReportTable, TableLine, TextCell
 from assay.report.runs_table import RunsTableOptions, runs_table
+from assay.report.table_writers import write_latex
 from paper_world import RUNS, SCORES, make_paper_runs
 
 PRINTABLE = "".join(map(chr, range(33, 127)))

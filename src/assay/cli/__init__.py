@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
@@ -56,6 +57,7 @@ MODULES = {
     "verify-backend": "compare",
     **dict.fromkeys(("export", "import", "pack"), "exchange"),
     **dict.fromkeys(("validate", "fetch"), "tasks"),
+    **dict.fromkeys(("plot", "table", "leaderboard"), "report"),
     "cache": "runs",
     "schema": "ls",
 }
@@ -143,9 +145,15 @@ def _suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def define(name: str, parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a command. Its file is imported only now."""
-    module = import_module(f"assay.cli.{MODULES.get(name, name)}")
-    getattr(module, f"define_{name.replace('-', '_')}")(parser)
+    """Add the flags of a command; its file is imported when it runs."""
+    function = name.replace("-", "_")
+    getattr(import_module("assay.cli.commands"), f"define_{function}")(parser)
+    parser.set_defaults(run=partial(_run_in, MODULES.get(name, function), f"run_{function}"))
+
+
+def _run_in(module: str, function: str, options: argparse.Namespace) -> int:
+    code: int = getattr(import_module(f"assay.cli.{module}"), function)(options)
+    return code
 
 
 def add_shared(name: str, command: argparse.ArgumentParser) -> None:
@@ -203,10 +211,10 @@ def _main(argv: Sequence[str] | None) -> int:
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["__names"]:  # for the completion of shells
-        from assay.cli.completion import print_names
+    if arguments[:1] == ["__complete"]:  # for the completion of shells
+        from assay.cli.completion import print_words
 
-        return print_names(arguments[1:])
+        return print_words(arguments[1:])
     if arguments[:1] == ["__sweep"]:  # one model of a sweep
         from assay.cli.sweep_processes import run_one
 

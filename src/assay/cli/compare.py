@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from assay.cli.flags import add_gate_flags, add_option, add_table_options, run_options
+from assay.cli.flags import given, run_options
 from assay.cli.gate import begin_report, report_gates
 from assay.cli.output import draw_table, echo, echo_err, echo_json, echo_table, echo_wrapped, screen
 from assay.cli.report import of_readable_runs
@@ -15,8 +15,9 @@ from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, S
 from assay.errors import ConfigError
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
-from assay.report.ci import GateOutcome, recovery_table
+from assay.report.charts import forest_text
 from assay.report.comparison_text import (
+    GateOutcome,
     attribution_lines,
     comparison_csv,
     comparison_json,
@@ -24,83 +25,15 @@ from assay.report.comparison_text import (
     comparison_tables,
     flip_lines,
     gate_line,
+    recovery_table,
     verification_json,
     verification_text,
 )
 from assay.report.pictures import check_target, plot_comparison, share_differences
 from assay.report.progress import Progress
-from assay.report.text_charts import forest_text
 from assay.runs.comparison import Comparison
 
-RUN_OPTIONS = {
-    **dict.fromkeys(("limit", "sample", "num_fewshot", "gen_kwargs", "system_instruction", "include_path")),
-    **dict.fromkeys(("include_defaults", "data_dir", "confirm_run_unsafe_code")),
-    "apply_chat_template": "use A's chat template; B is sent the same text",
-    "output_path": "store both runs, as DIR/a and DIR/b; the same command resumes them",
-    "force": "move other runs in those folders aside",
-}
-"""Options of a run that `verify-backend` has, with their help where it differs."""
 VERDICT_EXIT = {SAME: 0, DRIFTS: 1, DIFFER: 1, NOTHING: 2}
-
-
-def define_compare(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "runs",
-        nargs="+",
-        metavar="RUN",
-        help="folders of runs, or of scorings (RUN/scored/001); each is compared with the first",
-    )
-    add(
-        "--tasks",
-        "-t",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="only these and their members: names, globs, groups",
-    )
-    add(
-        "--metrics",
-        "--metric",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="only these: acc, or with a filter exact_match,strict",
-    )
-    add("--gate", action="append", default=[], metavar="GATE", help="required difference: 'acc > -0.5pp',"
-        " 'mmlu/acc >= -1%% rel', 'word_perplexity < 0.05'; exit 0: all pass, 1: one fails, 4: one is inconclusive;"
-        " repeatable")  # fmt: skip
-    add_gate_flags(parser)
-    add(
-        "--cluster_by",
-        metavar="COLUMN",
-        help="documents with the same value there are one cluster (default: as in the tasks)",
-    )
-    add("--allow_different_prompts", action="store_true", help="compare documents whose prompts differ, too")
-    add(
-        "--allow_incomplete",
-        action="store_true",
-        help="gates: decide on the documents that both runs scored, ignoring failures",
-    )
-    add(
-        "--flips",
-        type=int,
-        default=0,
-        metavar="N",
-        help="list N documents of each task that became worse, and N better",
-    )
-    add("--level", type=float, default=0.95, metavar="P", help="confidence of intervals, and one-sided of gates (0.95)")
-    add("--power", type=float, default=0.8, metavar="P", help="power at which a difference counts as detectable (0.8)")
-    add_table_options(parser, "json", "csv")
-    add(
-        "--recovery",
-        action="store_true",
-        help="also b ÷ a with its interval: how much of a reference is kept (quantization)",
-    )
-    add("--plot", nargs="?", const=True, metavar="FILE", help="draw the differences with their intervals: below the table, or"
-        " into FILE.svg, .png or .pdf")  # fmt: skip
-    add("--summary", action="store_true", help="eight lines for a chat message, and nothing else")
-    parser.set_defaults(run=run_compare)
 
 
 def run_compare(options: argparse.Namespace) -> int:
@@ -129,19 +62,18 @@ def run_compare(options: argparse.Namespace) -> int:
 
 
 def _compared(runs: Sequence[str], options: argparse.Namespace) -> Comparison:
-    return compare(
-        [Path(each) for each in runs],
-        tasks=options.tasks,
-        metrics=options.metrics,
-        gates=options.gate,
-        cluster_by=options.cluster_by,
-        allow_different_prompts=options.allow_different_prompts,
-        allow_incomplete=options.allow_incomplete,
-        flips=options.flips,
-        level=options.level,
-        power=options.power,
-        recovery=options.recovery,
+    names = (
+        "tasks",
+        "metrics",
+        "cluster_by",
+        "allow_different_prompts",
+        "allow_incomplete",
+        "flips",
+        "level",
+        "power",
+        "recovery",
     )
+    return compare([Path(run) for run in runs], gates=options.gate, **given(options, *names))
 
 
 def _gates_code(comparison: Comparison, options: argparse.Namespace) -> int:
@@ -173,32 +105,6 @@ def _show(comparison: Comparison, *, plain: bool, plot: bool, wide: bool) -> Non
         echo_wrapped("\n" + comparison_summary(comparison))
     for note in comparison.notes:
         echo_wrapped(f"note: {note}", sys.stderr)
-
-
-def define_verify_backend(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    model = "a backend with its arguments: NAME,K=V,K=V, as in --model_role"
-    add("a", metavar="A", help=model)
-    add("b", metavar="B", help=model)
-    for name in ("tasks", *RUN_OPTIONS):
-        add_option(parser, name, help=RUN_OPTIONS.get(name), required=name == "tasks")
-    add(
-        "--precision",
-        choices=list(PRECISIONS),
-        default="float32",
-        help="what the models compute in; it sets the tolerances",
-    )
-    add("--tolerance", type=float, metavar="X", help="the largest difference of a log-likelihood per token (default: by"
-        " precision)")  # fmt: skip
-    add(
-        "--max_divergent",
-        type=float,
-        metavar="SHARE",
-        help="the largest share of greedy texts that may differ (default: by precision)",
-    )
-    add("--accept", choices=[SAME, DRIFTS], default=SAME, help="the worst verdict with exit code 0 (default: same)")
-    add("--format", choices=["text", "json"], default="text", help="for a person or a program")
-    parser.set_defaults(run=run_verify_backend)
 
 
 def run_verify_backend(options: argparse.Namespace) -> int:

@@ -18,12 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from assay.cli.flags import add_option
 from assay.cli.output import echo_columns, echo_json, terminal_width
 from assay.config.folders import CACHE_VARIABLE, cache_folder
 from assay.errors import AssayError, SelfExplanatory, installing
 from assay.redaction import conceal, without_queries
-from assay.report.report_table import Column, ReportTable, Style, TableLine, TextCell
+from assay.report.report_table import Column, Style, TextCell, make_table
 from assay.version import __version__
 
 OK, NOTE, BROKEN = "ok", "note", "broken"
@@ -60,14 +59,6 @@ class Diagnosis:
     fix: str = ""
 
 
-def define_doctor(parser: argparse.ArgumentParser) -> None:
-    add_option(parser, "model", help="a model behind a server to greet: openai-chat, local-completions …")
-    add_option(parser, "model_args", help="its arguments: model=NAME,base_url=URL")
-    parser.add_argument("--runs_dir", metavar="DIR", help="the folder of runs to check (default: as for `assay run`)")
-    parser.add_argument("--format", choices=["table", "json"], default="table", help="for a person or a program")
-    parser.set_defaults(run=run_doctor)
-
-
 def run_doctor(options: argparse.Namespace) -> int:
     from assay.cli.runs import runs_dir
 
@@ -87,17 +78,11 @@ def run_doctor(options: argparse.Namespace) -> int:
         echo_json({"ok": not any(each.state == BROKEN for each in checks), "checks": [asdict(each) for each in checks]})
     else:
         styles: dict[str, Style] = {OK: "better", NOTE: "warning", BROKEN: "worse"}
-        lines = [
-            TableLine(
-                [
-                    TextCell(check.state, styles[check.state]),
-                    check.name,
-                    check.text + (f" — {check.fix}" if check.fix else ""),
-                ]
-            )
+        rows = [
+            (TextCell(check.state, styles[check.state]), check.name, " — ".join(filter(None, (check.text, check.fix))))
             for check in checks
         ]
-        echo_columns(ReportTable([Column("", "state"), Column("what"), Column("found")], lines))
+        echo_columns(make_table([Column("", "state"), "what", "found"], rows))
     return 1 if any(each.state == BROKEN for each in checks) else 0
 
 

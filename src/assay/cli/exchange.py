@@ -3,27 +3,12 @@
 import argparse
 from pathlib import Path
 
-from assay.cli.flags import add_option, add_table_options, joined_pairs
+from assay.cli.flags import joined_pairs
 from assay.cli.output import command_line, counted, echo, echo_err, echo_results
 from assay.errors import ConfigError
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
-
-
-def define_export(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
-    add("--to", required=True, metavar="NAME", help="lm-eval: results and samples files; inspect: a .eval log for each task;"
-        " parquet: three tables; mlflow, wandb, trackio: numbers, settings and files in a tracker; hf-hub: lm-eval's files as"
-        " data sets of the hub; or a plug-in's exporter")  # fmt: skip
-    add("--output_path", "-o", metavar="DIR", help="where to write; for mlflow the address of its server or a folder, for wandb"
-        " the folder of its files (default: as configured there)")  # fmt: skip
-    add("--name", metavar="NAME", help="the experiment of mlflow, or the project of wandb (default: assay)")
-    for name, whose in (("args", "arguments of wandb.init, trackio.init, or of lm-eval's --hf_hub_log_args"),
-                        ("config_args", "further settings of the run in wandb")):  # fmt: skip
-        add(f"--{name}", nargs="+", action="extend", metavar="K=V", help=whose)
-    parser.set_defaults(run=run_export)
 
 
 def run_export(options: argparse.Namespace) -> int:
@@ -33,40 +18,12 @@ def run_export(options: argparse.Namespace) -> int:
     return 0
 
 
-def define_import(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="lm-eval's results or samples files or their folder; .eval or .json logs of"
-        " Inspect; folders of runs; or one archive of `assay pack`, which is unpacked")  # fmt: skip
-    add("--output_path", "-o", required=True, metavar="DIR", help="the folder of the new run")
-    add("--group", action="append", default=[], metavar="FILE", help="a YAML file of a group whose members are among the"
-        " imported tasks; repeatable")  # fmt: skip
-    add_option(parser, "force", help="move another run in DIR aside")
-    add_table_options(parser)
-    parser.set_defaults(run=run_import)
-
-
 def run_import(options: argparse.Namespace) -> int:
     facts = {"command": command_line()}
     results = import_runs(
         options.files, options.output_path, groups=options.group, force=bool(options.force), facts=facts
     )
     return echo_results(results, Path(options.output_path))
-
-
-def define_pack(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "folders",
-        nargs="+",
-        metavar="RUN",
-        help="the folder of a run; of several runs of one model, a baseline of their means",
-    )
-    add("--baseline", action="store_true", help="a small file to compare with: scores, hashes and noise, no texts"
-        " (compare, gate and run --baseline read it)")  # fmt: skip
-    add("--no_gold", action="store_true", help="remove right answers: targets, the columns they are made of, examples in prompts;"
-        " what was removed is listed")  # fmt: skip
-    add("--output_path", "-o", metavar="FILE", help="the archive (default: RUN.zip here)")
-    parser.set_defaults(run=run_pack)
 
 
 def run_pack(options: argparse.Namespace) -> int:

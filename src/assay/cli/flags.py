@@ -47,59 +47,92 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
+def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The values of these flags, as parameters of the function that they are named like."""
+    return {name: getattr(options, name) for name in names}
+
+
+class Flags:
+    """Adds flags of the usual kinds to a parser; called, one as argparse takes it. Names of a flag are one text: `--tasks -t`."""
+
+    def __init__(self, parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+        self._add: Callable[..., argparse.Action] = parser.add_argument
+
+    def __call__(self, *names: str, **settings: Any) -> None:
+        self._add(*names, **settings)
+
+    def switch(self, names: str, help: str) -> None:
+        self._add(*names.split(), action="store_true", help=help)
+
+    def text(self, names: str, metavar: str, help: str, **more: Any) -> None:
+        self._add(*names.split(), metavar=metavar, help=help, **more)
+
+    def many(self, names: str, metavar: str, help: str) -> None:
+        """Add a flag with one or more values."""
+        self.text(names, metavar, help, nargs="+", default=[])
+
+    def repeated(self, names: str, metavar: str, help: str, **more: Any) -> None:
+        self.text(names, metavar, help, action="append", default=[], **more)
+
+    def pairs(self, names: str, help: str) -> None:
+        self.text(names, "K=V", help, nargs="+", action="extend")
+
+    def number(
+        self, names: str, default: float | None, metavar: str, help: str, read: Callable[[str], float] = float
+    ) -> None:
+        self.text(names, metavar, help, type=read, default=default)
+
+    def choice(self, names: str, choices: Sequence[str], help: str, default: str | None = None) -> None:
+        self._add(*names.split(), choices=choices, default=default, help=help)
+
+
 def define_run(parser: argparse.ArgumentParser) -> None:
     groups = add_run_options(parser)
-    groups[WORK].add_argument(
-        "--config", "-C", metavar="FILE", help="a YAML file with any of these options; flags override it"
-    )
-    groups[PATHS].add_argument("--no_output", action="store_true", help="write no files, only print the table")
-    groups[SCORING].add_argument("--depth", type=parse_count, metavar="N", help="levels of groups in the table")
+    paths, scoring = Flags(groups[PATHS]), Flags(groups[SCORING])
+    Flags(groups[WORK]).text("--config -C", "FILE", "a YAML file with any of these options; flags override it")
+    paths.switch("--no_output", "write no files, only print the table")
+    scoring.number("--depth", None, "N", "levels of groups in the table", parse_count)
     add_table_options(groups[SCORING])
     gates = parser.add_argument_group("gates (exit code 0: pass, 1: fail, 4: inconclusive)")
-    gates.add_argument("--gate", action="append", default=[], metavar="GATE", help="what the run must show: 'acc >= 0.8',"
-        " 'failed <= 1%%', 'acc >= baseline - 1pp' (docs/ci.md); repeatable")  # fmt: skip
-    gates.add_argument(
-        "--baseline", metavar="RUN", help="the run, or the file of `assay pack`, that differences are to"
-    )
+    add = Flags(gates)
+    add.repeated("--gate", "GATE", "what the run must show: 'acc >= 0.8', 'failed <= 1%%', 'acc >= baseline - 1pp'"
+        " (docs/ci.md); repeatable")  # fmt: skip
+    add.text("--baseline", "RUN", "the run, or the file of `assay pack`, that differences are to")
     add_gate_flags(gates)
-    _define_sygra(groups[GRAPHS].add_argument)
+    _define_sygra(Flags(groups[GRAPHS]))
     for name, sentence in TRACKERS.items():
-        groups[PATHS].add_argument(f"--{name}", nargs="+", action="extend", metavar="K=V", help=sentence)
-    groups[PATHS].add_argument("--export", action="append", default=[], metavar="NAME", help="write the finished run for"
-        " another program, too, as lm-eval: below exports/ in its folder (names: `assay export --to`); repeatable")  # fmt: skip
-    parser.set_defaults(run=_start_run)
+        paths.pairs(f"--{name}", sentence)
+    paths.repeated("--export", "NAME", "write the finished run for another program, too, as lm-eval: below exports/ in its"
+        " folder (names: `assay export --to`); repeatable")  # fmt: skip
 
 
 def add_gate_flags(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
     """Add the flags of all commands with gates."""
-    parser.add_argument("--inconclusive", choices=["pass", "fail"], help="what a gate counts as that too few documents decide"
+    add = Flags(parser)
+    add.choice("--inconclusive", ("pass", "fail"), "what a gate counts as that too few documents decide"
         " (default: its own exit code, 4)")  # fmt: skip
-    parser.add_argument("--junit", metavar="FILE", help="write the verdicts as JUnit XML")
-    parser.add_argument("--github", action="store_true", help=f"write annotations and a summary for GitHub Actions (default:"
-        f" where ${SUMMARY} is set)")  # fmt: skip
+    add.text("--junit", "FILE", "write the verdicts as JUnit XML")
+    add.switch("--github", f"write annotations and a summary for GitHub Actions (default: where ${SUMMARY} is set)")
 
 
-def _define_sygra(add: Callable[..., argparse.Action]) -> None:
-    add(
-        "--task",
-        metavar="NAME",
-        help="one task: tasks.eval.a.b, eval/a/b, a folder; with it --batch_size is the number of concurrent records",
-    )
-    add("--num_records", "-n", type=int, metavar="N", help="the first N records (default: all)")
-    add("--output_dir", "-od", metavar="DIR", help="same as --output_path")
+def _define_sygra(add: Flags) -> None:
+    add.text("--task", "NAME",
+        "one task: tasks.eval.a.b, eval/a/b, a folder; with it --batch_size is the number of concurrent records")  # fmt: skip
+    add.number("--num_records -n", None, "N", "the first N records (default: all)", int)
+    add.text("--output_dir -od", "DIR", "same as --output_path")
     add("--resume", nargs="?", const=True, metavar="BOOL", help="no effect: a run with a folder is always resumed")
     for name, (short, _) in {**NOT_NEEDED, **ELSEWHERE}.items():
         add(f"--{name}", short, nargs="?", const="true", metavar="VALUE", help=argparse.SUPPRESS)
 
 
-def _start_run(options: argparse.Namespace) -> int:
+def run_run(options: argparse.Namespace) -> int:
     if options.model is not None and not options.dry_run and options.replicas is None and options.serve is None:
         from assay.models.load import imported_by
 
         import_ahead(imported_by(options.model))  # while the evaluation is imported
-    from assay.cli.run import run_run  # imports the evaluation, which `--help` does without
+    from assay.cli import run  # imports the evaluation, which `--help` does without
 
-    return run_run(options)
+    return run.run_run(options)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> dict[str, "argparse._ArgumentGroup"]:
@@ -283,18 +316,14 @@ def add_catalog_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name where tasks are searched."""
     add_option(parser, "include_path")
     add_option(parser, "include_defaults")
-    parser.add_argument("--compat", choices=["lm-eval"], help="read every folder as lm-eval reads its own")
+    Flags(parser).choice("--compat", ("lm-eval",), "read every folder as lm-eval reads its own")
 
 
 def add_table_options(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", *more: str) -> None:
     """Add the flags of a command that prints tables; `more` are its other formats."""
-    parser.add_argument(
-        "--format",
-        choices=["table", "md", *more],
-        default="table",
-        help="table fits the terminal, and is markdown when piped; md is always markdown",
-    )
-    parser.add_argument("--wide", action="store_true", help="all columns, however wide the terminal is")
+    about = "table fits the terminal, and is markdown when piped; md is always markdown"
+    Flags(parser).choice("--format", ("table", "md", *more), about, "table")
+    Flags(parser).switch("--wide", "all columns, however wide the terminal is")
 
 
 def task_manager(options: argparse.Namespace) -> "TaskManager":

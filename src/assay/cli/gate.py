@@ -8,43 +8,19 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from assay.cli.flags import SUMMARY, add_gate_flags
+from assay.cli.flags import SUMMARY, given
 from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, echo_wrapped
-from assay.comparison.verdicts import GateReport, gate
+from assay.comparison.compare import GateReport, gate
 from assay.errors import ConfigError
-from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
+from assay.report.comparison_text import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.runs.files import make_folder, new_file
 from assay.runs.storage import refuse_url, shown_path
 from assay.safe_text import printable
 
 
-def define_gate(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("folder", metavar="RUN", help="the folder of a run, or a file of `assay pack`")
-    add("gates", nargs="+", metavar="GATE", help="'acc >= 0.8', 'mmlu/acc > 75%%', 'failed <= 1%%', 'cost <= 5', 'time <= 10m',"
-        " 'tokens <= 2M', 'truncated <= 2%%', 'empty <= 0'; with --baseline 'acc >= baseline - 1pp', 'acc > -1%% rel',"
-        " 'acc >= 99%% of baseline'")  # fmt: skip
-    add("--baseline", metavar="RUN", help="the run, or the file of `assay pack`, that differences are to")
-    add_gate_flags(parser)
-    add("--level", type=float, default=0.95, metavar="P", help="one-sided confidence of all gates together (0.95)")
-    add("--allow_different_prompts", action="store_true", help="compare documents whose prompts differ, too")
-    add("--allow_incomplete", action="store_true", help="decide on the documents that were scored, whatever failed")
-    add("--format", choices=["text", "md", "json"], default="text", help="how the verdicts are printed")
-    parser.set_defaults(run=run_gate)
-
-
 def run_gate(options: argparse.Namespace) -> int:
-    def make() -> GateReport:
-        return gate(
-            options.folder,
-            options.gates,
-            baseline=options.baseline,
-            level=options.level,
-            allow_incomplete=options.allow_incomplete,
-            allow_different_prompts=options.allow_different_prompts,
-        )
-
-    return concluded(make, options)
+    parameters = given(options, "baseline", "level", "allow_incomplete", "allow_different_prompts")
+    return concluded(lambda: gate(options.folder, options.gates, **parameters), options)
 
 
 def begin_report(options: argparse.Namespace) -> None:

@@ -4,14 +4,14 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay.cli.flags import add_table_options, labeller_name, parse_count
+from assay.cli.flags import labeller_name
 from assay.cli.output import counted, echo, echo_err, echo_table, echo_wrapped
-from assay.comparison.judge_card import judge_card
 from assay.comparison.labelling import (
     AGREEMENT,
     JudgeRows,
     Plan,
     corrections,
+    judge_card,
     judge_rows,
     plan_labels,
     read_table,
@@ -19,47 +19,18 @@ from assay.comparison.labelling import (
     write_table,
 )
 from assay.report.report_table import (
+    Cell,
     Column,
     CountCell,
     IntervalCell,
     NumberCell,
-    ReportTable,
-    TableLine,
     TextCell,
+    make_table,
+    number_columns,
 )
 from assay.report.write import card_table
 from assay.runs.run import Run
 from assay.runs.storage import shown_path
-
-
-def define_label(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
-    add("-n", type=parse_count, default=100, metavar="N", help="number of documents of each task to label, with those that have"
-        " labels (100); 0 for all; they are chosen at random")  # fmt: skip
-    add("--output_path", "-o", metavar="FILE", help="the table to fill in (default: labels.csv here)")
-    add(
-        "--import",
-        dest="filled",
-        metavar="FILE",
-        help="read the filled table, and correct the judge's numbers by its labels",
-    )
-    add("--card", action="store_true", help="print how well the judge agrees with the labels, and with itself")
-    add("--task", "-t", action="append", default=[], metavar="NAME", help="only this task; repeatable")
-    add("--metric", metavar="NAME", help="the row that people check (default: that of the judge)")
-    add(
-        "--show_scores",
-        action="store_true",
-        help="write the judge's scores into the table (default: people label blindly)",
-    )
-    add(
-        "--labeller",
-        metavar="NAME",
-        help="who labels: the labels of several people are kept apart (default: your login name)",
-    )
-    add("--seed", type=int, default=0, metavar="N", help="another random choice (0)")
-    add_table_options(parser)
-    parser.set_defaults(run=run_label)
 
 
 def run_label(options: argparse.Namespace) -> int:
@@ -83,8 +54,7 @@ def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None
     if lines:
         echo_wrapped("width of the 95 % interval to expect, by how labels and verdicts correlate:")
         titles = ("labels", "labels alone", *(f"r = {agreement}" for agreement in AGREEMENT))
-        columns = [Column("task"), *(Column(title, align="right") for title in titles)]
-        echo_table(ReportTable(columns, lines))
+        echo_table(make_table(["task", *number_columns(*titles)], lines))
     for plan in plans:
         if not plan.widths:
             echo_wrapped(f"{plan.rows.task}: labels of {counted(plan.n, 'document')} give no interval")
@@ -92,10 +62,10 @@ def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None
     echo(f"{path}: {counted(written, 'document')} to label; then: assay label {shown_path(run.path)} --import {path}")
 
 
-def _widths(plan: Plan) -> Iterator[TableLine]:
+def _widths(plan: Plan) -> Iterator[list[Cell]]:
     for number, (labels, widths) in enumerate(plan.widths.items()):
         task = TextCell(plan.rows.task, is_repeated=number > 0)
-        yield TableLine([task, CountCell(labels), *(NumberCell(width, digits=3) for width in widths)])
+        yield [task, CountCell(labels), *(NumberCell(width, digits=3) for width in widths)]
 
 
 def _scale(plan: Plan) -> str:
@@ -113,22 +83,18 @@ def _import(run: Run, rows: list[JudgeRows], path: Path, labeller: str) -> None:
     read = read_table(path, run, rows)
     store_labels(run, rows, read.labels, labeller)
     labelled = Run.open(run.path)
-    lines = []
+    lines: list[list[Cell]] = []
     for task in read.labels:
         for key, number in corrections(labelled.without_labels(), task, labelled.labels[task]).items():
             values = (NumberCell(number.judge, digits=4), NumberCell(float(number), digits=4))
             ends = IntervalCell(number.low, number.high)
-            lines.append(TableLine([task, str(key), *values, ends, CountCell(number.labels), number.method]))
-    columns = [
-        Column("task"),
-        Column("row"),
-        Column("judge", align="right"),
-        Column("corrected", align="right"),
-        Column("95 %", "interval"),
-        Column("labels", align="right"),
-        Column("method"),
-    ]
-    echo_table(ReportTable(columns, lines))
+            lines.append([task, str(key), *values, ends, CountCell(number.labels), number.method])
+    interval = Column("95 %", "interval")
+    echo_table(
+        make_table(
+            ["task", "row", *number_columns("judge", "corrected"), interval, *number_columns("labels"), "method"], lines
+        )
+    )
     if read.empty:
         echo_err(
             f"{counted(read.empty, 'line')} without a label: if people skip what is hard to judge, the corrected value is biased"

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from assay.cli.flags import define_run, run_options
+from assay.cli.flags import define_run, given, run_options
 from assay.cli.output import echo
 from assay.cli.run import config_file
 from assay.cli.run_gates import taken_from
@@ -20,27 +20,10 @@ from assay.fleet.launch import LaunchOptions, check, kubernetes_manifest, slurm_
 SENDERS = {"slurm": ("sbatch",), "k8s": ("kubectl", "apply", "-f", "-")}
 
 
-def define_launch(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("file", metavar="RUN.yaml", help="the options of the run, as `assay run --config` takes them")
-    add("--executor", choices=list(SENDERS), required=True, help="a batch script for SLURM, or a RayJob for Kubernetes")
-    add("--nodes", type=int, required=True, metavar="N", help="how many machines")
-    add("--gpus_per_node", type=int, default=0, metavar="N", help="GPUs of each; Ray gives them to replicas")
-    add("--time", metavar="H:MM:SS", help="the time limit of the job")
-    add("--partition", metavar="NAME", help="SLURM's partition")
-    add("--account", metavar="NAME", help="SLURM's account")
-    add("--image", metavar="NAME:TAG", help="Kubernetes: the image of every pod")
-    add("--volume", metavar="CLAIM=/PATH", help="Kubernetes: a claim of a volume that all pods share, for the run")
-    add("--env", action="append", default=[], metavar="NAME",
-        help="a variable that the run needs, such as HF_TOKEN: by name; on Kubernetes a key of the secret `assay`")  # fmt: skip
-    add("--send", action="store_true", help="send it with sbatch or kubectl, rather than print it")
-    parser.set_defaults(run=run_launch)
-
-
 def run_launch(options: argparse.Namespace) -> int:
     config = _checked(options.file, shares_disk=options.executor == "slurm")
     names = ("nodes", "gpus_per_node", "time", "partition", "account", "image", "env", "volume")
-    launch_options = LaunchOptions(**{name: getattr(options, name) for name in names})
+    launch_options = LaunchOptions(**given(options, *names))
     check(launch_options, options.executor, config)
     file = Path(options.file)
     if options.executor == "slurm":

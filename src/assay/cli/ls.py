@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from assay.catalog.index import Index, index_root
 from assay.catalog.roots import all_roots
-from assay.cli.flags import add_catalog_options, task_manager
+from assay.cli.commands import LISTED_KINDS as KINDS
+from assay.cli.commands import REGISTRIES
+from assay.cli.flags import task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, write_lines
 from assay.dialect import dialect_of_files
 from assay.errors import ConfigError, Place
@@ -18,9 +20,6 @@ from assay.similar import nearest
 
 DETAILED = 300
 """The most names whose files are read for titles and sizes: fourteen thousand would take half a minute."""
-KINDS = {"tasks": ("task", "group", "tag"), "subtasks": ("task",), "groups": ("group",), "tags": ("tag",)}
-REGISTRIES = ("formats", "models", "metrics", "filters", "scorers", "aggregators", "aggregations", "reductions", "samplers",
-          "transforms", "unit_metrics", "aggregator_metrics", "exporters")  # fmt: skip
 
 
 class ListedName(NamedTuple):
@@ -35,27 +34,6 @@ class ListedName(NamedTuple):
     def described(self) -> dict[str, JSON]:
         error = {"error": self.error} if self.error else {}
         return {"name": self.name, "kind": self.kind, "path": self.path, **error, **(self.more or {})}
-
-
-class Offered(tuple[str, ...]):
-    """Words that completion offers for an argument that may also be another."""
-
-    def __contains__(self, word: object) -> bool:
-        return True
-
-
-def define_ls(parser: argparse.ArgumentParser) -> None:
-    kinds = Offered((*KINDS, *REGISTRIES, "runs"))
-    parser.add_argument("kind", nargs="?", default="tasks", choices=kinds, metavar="KIND", help="tasks: everything that can be"
-        f" run (default); {', '.join(kinds[1:])}")  # fmt: skip
-    parser.add_argument("word", nargs="?", metavar="WORD", help="only names with this in them, as gsm or 'gsm*'; with runs: the"
-        " folder that they are in")  # fmt: skip
-    parser.add_argument("--runs_dir", metavar="DIR", help="the same")
-    parser.add_argument("--pattern", metavar="GLOB", help="only names that match")
-    parser.add_argument("--json", action="store_true", help="an array of objects: name, kind, path and more")
-    parser.add_argument("--wide", action="store_true", help="with the files, however wide the terminal is")
-    add_catalog_options(parser)
-    parser.set_defaults(run=run_ls)
 
 
 def run_ls(options: argparse.Namespace) -> int:
@@ -136,9 +114,9 @@ def _show(rows: list[ListedName], *, wide: bool) -> None:
     shown = [each[: len(header)] for each in about]
     if wide:
         header, shown = (*header, "where"), [(*each, row.path or "") for each, row in zip(shown, rows, strict=True)]
-    from assay.report.report_table import text_table  # names alone are listed without it
+    from assay.report.report_table import make_table  # names alone are listed without it
 
-    echo_columns(text_table(header, shown))
+    echo_columns(make_table(header, shown))
 
 
 def _from_index(row: ListedName) -> str:
@@ -262,12 +240,6 @@ def _format_rows(options: argparse.Namespace) -> list[ListedName]:
         )
         for name in names
     ]
-
-
-def define_schema(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=["task", "group", "graph", "format", "run", "results", "view"],
-                        help="the kind of file; results: results.json of a run; view: the JSON of the viewer's pages")  # fmt: skip
-    parser.set_defaults(run=run_schema)
 
 
 def run_schema(options: argparse.Namespace) -> int:

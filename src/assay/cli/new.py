@@ -298,13 +298,6 @@ KINDS: dict[str, dict[str, str]] = {
 """The files of each kind by suffix."""
 
 
-def define_new(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=[*KINDS], help="metric, filter, scorer and graph come with Python code")
-    parser.add_argument("name", metavar="NAME", help="the name; also the name of the files")
-    parser.add_argument("--dir", default=".", metavar="DIR", help="where to write (default: here)")
-    parser.set_defaults(run=run_new)
-
-
 def run_new(options: argparse.Namespace) -> int:
     name, files = options.name, KINDS[options.kind]
     wrong = _wrong_name(name, has_code="py" in files)

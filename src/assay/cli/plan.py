@@ -4,31 +4,24 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from assay.cli.flags import add_catalog_options, add_table_options, task_manager
-from assay.cli.output import echo, echo_err, echo_json, echo_table, echo_wrapped
+from assay.cli.flags import task_manager
+from assay.cli.output import counted, echo, echo_err, echo_json, echo_table, echo_wrapped
 from assay.comparison.planning import Aim, Planned, may_be_rate, planned_from_runs, planned_from_tasks, unknown_task
 from assay.errors import ConfigError, Place, Problem, did_you_mean, grouped, some
 from assay.number_text import NO_VALUE, format_figures, format_points, format_share
-from assay.report.report_table import Cell, Column, CountCell, ReportTable, TableLine
+from assay.report.report_table import Cell, Column, CountCell, ReportTable, make_table, number_columns
 from assay.runs.results import tasks_text
 from assay.score_keys import ScoreKey, spellings
 
 if TYPE_CHECKING:
-    from assay.comparison.noise import NoiseRow
+    from assay.comparison.planning import NoiseRow
     from assay.tasks.runnable import Runnable
 
-COLUMNS = (
-    Column("Tasks"),
-    Column("Metric"),
-    Column("n", align="right"),
-    Column("needed", align="right"),
-    Column("enough"),
-    Column("detectable", align="right"),
-    Column("repeats needed", align="right", drop=1),
-)
+COLUMNS: Sequence[Column | str] = ("Tasks", "Metric", *number_columns("n", "needed"), "enough", *number_columns("detectable"),
+           Column("repeats needed", align="right", drop=1))  # fmt: skip
 NONE = "no number suffices"
 
 
@@ -36,42 +29,6 @@ SIZE = re.compile(r"(\d+\.?\d*|\.\d+)(pp)?")
 MOST = 0.5
 """A larger difference without a unit is refused as a likely mistake: shares are between 0 and 1."""
 OWN_UNITS = ("bits_per_byte", "bleu", "chrf", "chrf++", "ter", "wer", "cer", "kappa", "spearman", "edit_distance")
-
-
-def define_plan(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "tasks",
-        nargs="*",
-        metavar="TASK",
-        help="tasks and groups (default with --baseline: those of the run)",
-    )
-    add(
-        "--mde",
-        required=True,
-        metavar="SIZE",
-        help="the difference to detect: 1pp, or in the metric's units 0.05",
-    )
-    add(
-        "--baseline",
-        nargs="+",
-        metavar="RUN",
-        help="a run to take the variance from; or two, to take that of their differences",
-    )
-    add("--metric", metavar="NAME", help="the metric (default: the first of each task)")
-    add("--power", type=float, default=0.8, metavar="P", help="probability of detecting it (0.8)")
-    add("--alpha", type=float, default=0.05, metavar="P", help="probability of a false detection (0.05)")
-    add("--repeats", type=int, default=1, metavar="N", help="how many times each request is sent (1)")
-    add("--correlation", type=float, default=0.5, metavar="R", help="between two models' scores on the same documents, if there"
-        " is no second run (0.5)")  # fmt: skip
-    add(
-        "--half_width",
-        metavar="SIZE",
-        help="with --baseline: the wanted half-width of an interval (default: that of --mde)",
-    )
-    add_table_options(parser, "json")
-    add_catalog_options(parser)
-    parser.set_defaults(run=run_plan)
 
 
 def run_plan(options: argparse.Namespace) -> int:
@@ -82,7 +39,7 @@ def run_plan(options: argparse.Namespace) -> int:
         planned = [{**asdict(each), "enough": each.is_enough} for each in rows]
         echo_json({"aim": asdict(aim), "rows": planned, "noise": [asdict(each) for each in noise]})
     else:
-        echo_table(ReportTable(COLUMNS, [TableLine(_cells(row)) for row in rows]))
+        echo_table(make_table(COLUMNS, map(_cells, rows)))
         for line in _assumptions(options, aim, rows):
             echo_wrapped(line)
         if noise:
@@ -116,7 +73,7 @@ def _noise(options: argparse.Namespace, aim: Aim, planned: Sequence[Planned]) ->
     """The noise of the tasks that are planned from a run, and the documents for the wanted half-width."""
     if not options.baseline:
         return []
-    from assay.comparison.noise import noise_rows
+    from assay.comparison.planning import noise_rows
     from assay.runs.run import Run
 
     run = Run.open(options.baseline[0]).finished()
@@ -136,36 +93,26 @@ def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRo
     width = _half_width(options, aim)
     repeats = sorted({count for row in noise for count in row.needed})
     columns = [
-        Column("Tasks"),
-        Column("Metric"),
-        Column("n", align="right"),
+        *map(Column, ("Tasks", "Metric")),
+        *number_columns("n"),
         Column("± now", "half_width", align="right"),
         Column("± chosen", "chosen", align="right", drop=3),
         Column("between documents", align="right", drop=2),
         Column("within", align="right", drop=1),
-        *(Column(f"n for ± with {count} repeat{'s' if count > 1 else ''}", align="right") for count in repeats),
+        *number_columns(*(f"n for ± with {counted(count, 'repeat')}" for count in repeats)),
     ]
-    lines = [
-        TableLine(
-            [
-                row.name,
-                row.metric,
-                CountCell(row.n),
-                _size(row.half_width, row.metric),
-                _size(width, row.metric),
-                format_figures(row.between),
-                "" if row.within is None else format_figures(row.within),
-                *(CountCell(row.needed.get(count)) for count in repeats),
-            ]
-        )
-        for row in noise
-    ]
+    rows: list[list[Cell]] = []
+    for row in noise:
+        widths = _size(row.half_width, row.metric), _size(width, row.metric)
+        variances = format_figures(row.between), "" if row.within is None else format_figures(row.within)
+        needed = (CountCell(row.needed.get(count)) for count in repeats)
+        rows.append([row.name, row.metric, CountCell(row.n), *widths, *variances, *needed])
     note = "± is half of a 95 % interval; between and within are variances of a document's score."
-    return ReportTable(columns, lines, notes=[note])
+    return replace(make_table(columns, rows), notes=[note])
 
 
 def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:
-    from assay.comparison.rows import below
+    from assay.comparison.contrasts import below
     from assay.runs.run import Run
 
     if len(options.baseline) > 2:

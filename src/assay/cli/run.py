@@ -154,7 +154,7 @@ def _stop_rule(work: PreparedRun) -> StopRule | None:
     """The rule of --stop_when, checked; comparisons are imported only for it."""
     if work.config.stop_when is None:
         return None
-    from assay.comparison.stopping import stop_rule
+    from assay.comparison.gate_checks import stop_rule
 
     return stop_rule(work)
 

@@ -36,7 +36,7 @@ class RunGates:
         if not options.gate or folder is None:
             return exit_code(evaluation.results)
         from assay.cli.gate import concluded
-        from assay.comparison.verdicts import gate
+        from assay.comparison.compare import gate
 
         echo()
         return concluded(lambda: gate(folder, options.gate, baseline=options.baseline), options)

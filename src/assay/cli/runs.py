@@ -7,14 +7,13 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from assay.cli.flags import add_table_options
 from assay.cli.output import echo, echo_columns, echo_err, echo_json, echo_tables, echo_wrapped
-from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
+from assay.config.folders import runs_folder
 from assay.errors import ConfigError, did_you_mean
 from assay.number_text import format_decimal
 from assay.records import JSONObject
 from assay.report.index import MIN_RUNS, IndexedRun, RunIndex, index_run
-from assay.report.report_table import Column, CountCell, ReportTable, TableLine
+from assay.report.report_table import Cell, Column, CountCell, make_table, number_columns
 from assay.report.table import table_heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
@@ -27,31 +26,6 @@ from assay.runs.storage import HEADS, is_url, local_folder, push, shown_path
 def runs_dir(folder: str | None) -> Path:
     """Return the folder of runs: the named one, else the environment's, else `runs` here; of a URL a copy, without samples."""
     return local_folder(folder or runs_folder(), names=HEADS)
-
-
-def define_runs(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=False)
-    listed = actions.add_parser("list", help="every run: model, tasks, status, number", description="List runs.")
-    shown = actions.add_parser("show", help="the results of a run", description="Show the results of a run.")
-    removed = actions.add_parser("rm", help="remove runs", description="Remove runs; one in progress is refused.")
-    pushed = actions.add_parser("push", help="upload a run", description="Upload a run to object storage, or again.")
-    pushed.add_argument("path", metavar="DIR", help="the folder of the run")
-    pushed.add_argument("url", metavar="URL", help="such as s3://bucket/run")
-    pushed.add_argument("--force", action="store_true", help="replace another run that is there")
-    noted = actions.add_parser("note", help="tags and a note", description="Tag a run, or note something about it.")
-    noted.add_argument("--tag", action="append", default=[], metavar="TAG", help="add a tag; repeatable")
-    noted.add_argument("--untag", action="append", default=[], metavar="TAG", help="remove a tag; repeatable")
-    noted.add_argument("--note", metavar="TEXT", help="the note, which replaces the one before; '' removes it")
-    noted.add_argument("name", metavar="RUN", help="its name below that folder, or its path")
-    about = f"a folder or URL of runs (default: ${RUNS_VARIABLE}, else {RUNS_DIR}/)"
-    parser.add_argument("--runs_dir", metavar="DIR", help=about)
-    for action in (listed, shown, removed, noted):  # without a default, which would replace the value before the action
-        action.add_argument("--runs_dir", metavar="DIR", default=argparse.SUPPRESS, help=about)
-    add_table_options(listed)
-    add_table_options(shown)
-    shown.add_argument("name", metavar="RUN", help="its name below that folder, or its path")
-    removed.add_argument("names", metavar="RUN", nargs="+", help="names below that folder, or paths")
-    parser.set_defaults(run=run_runs)
 
 
 def run_runs(options: argparse.Namespace) -> int:
@@ -91,15 +65,11 @@ def list_runs(folder: Path, pattern: str = "*", *, as_json: bool = False) -> int
     if as_json:
         echo_json([_run_json(run) for run in runs])
         return 0
-    columns = [
-        Column("run"),
-        Column("started", drop=1),
-        Column("model"),
-        Column("tasks", drop=2),
-        Column("status"),
-        Column("number"),
-    ]
-    echo_columns(ReportTable(columns, [TableLine(_row(run)) for run in runs]))
+    echo_columns(
+        make_table(
+            ["run", Column("started", drop=1), "model", Column("tasks", drop=2), "status", "number"], map(_row, runs)
+        )
+    )
     for run in runs:
         if run.problem:
             echo_err(f"{run.path}: {run.problem}")
@@ -196,19 +166,6 @@ def _find_run(folder: Path, name: str, is_run: Callable[[Path], bool]) -> Path:
     raise ConfigError.at(folder, f"no run named {name!r}", did_you_mean(name, known))
 
 
-def define_cache(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listed = actions.add_parser("ls", help="list the stored responses by model")
-    pruned = actions.add_parser("prune", help="remove responses: of a model, unused ones, or all")
-    for action in (listed, pruned):
-        action.add_argument("folder", metavar="DIR", help="the folder that --use_cache named")
-    add_table_options(listed)
-    pruned.add_argument("--model", metavar="NAME", help="only those of this model, by its name in `ls`")
-    pruned.add_argument("--unused_days", type=float, metavar="N", help="only those that no run has used for N days")
-    pruned.add_argument("--all", action="store_true", help="every response")
-    parser.set_defaults(run=run_cache)
-
-
 def run_cache(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     if not (folder / FILE).is_file():
@@ -221,20 +178,11 @@ def run_cache(options: argparse.Namespace) -> int:
 
 
 def _list_cache(cache: Cache) -> int:
-    rows = [
-        TableLine(
-            [
-                shelf.model,
-                CountCell(shelf.responses),
-                f"{shelf.bytes / 2**20:.1f} MB",
-                _day(shelf.written),
-                _day(shelf.used),
-            ]
-        )
-        for shelf in cache.shelves()
-    ]
-    numbers = [Column("responses", align="right"), Column("size", align="right")]
-    echo_columns(ReportTable([Column("model"), *numbers, Column("first written"), Column("last used")], rows))
+    rows: list[list[Cell]] = []
+    for shelf in cache.shelves():
+        size = f"{shelf.bytes / 2**20:.1f} MB"
+        rows.append([shelf.model, CountCell(shelf.responses), size, _day(shelf.written), _day(shelf.used)])
+    echo_columns(make_table(["model", *number_columns("responses", "size"), "first written", "last used"], rows))
     return 0
 
 

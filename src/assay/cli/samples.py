@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-from assay.cli.flags import parse_count
 from assay.cli.output import counted, echo, echo_err
 from assay.errors import ConfigError, did_you_mean, some
 from assay.records import AnyJSON, Trace
@@ -17,29 +16,12 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import ChatPrompt, chat_prompt, chat_text, stored_exchanges, turn_text, turns_of
 from assay.score_keys import ScoreKey, join_scores
-from assay.tasks.audit import KINDS, is_wrong
+from assay.tasks.audit import is_wrong
 
 LONG = 2000
 """Characters of a prompt or answer that are printed without --full."""
 BEGINNING = 200
 """Characters of instructions and of reasoning that are printed without --full."""
-
-
-def define_samples(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
-    add("--task", "--tasks", "-t", action="append", metavar="NAME", help="samples of this task; repeatable")
-    add("--wrong", action="store_true", help="only those of which no filter's first metric is above 0")
-    add(
-        "--reason",
-        choices=list(KINDS),
-        metavar="REASON",
-        help="only those: " + "; ".join(f"{kind}: {why}" for kind, why in KINDS.items()),
-    )
-    add("--doc", type=int, nargs="+", metavar="ID", help="only these documents, by doc_id")
-    add("-n", type=parse_count, default=5, metavar="N", help="number of samples of each task (5); 0 for all")
-    add("--full", action="store_true", help="print few-shot examples, and texts in full length")
-    parser.set_defaults(run=run_samples)
 
 
 def run_samples(options: argparse.Namespace) -> int:

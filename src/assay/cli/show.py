@@ -2,23 +2,24 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from assay.catalog.functions import functions_in
-from assay.cli.flags import add_catalog_options, add_option, task_manager
-from assay.cli.graph_picture import drawn, mermaid
+from assay.cli.flags import task_manager
 from assay.cli.output import counted, echo, echo_columns, echo_err, echo_json, echo_wrapped, plain
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
 from assay.errors import ConfigError
-from assay.graphs.reading import GraphFile
+from assay.graphs.reading import GraphFile, targets
+from assay.graphs.spec import END, START, LambdaSpec, LikelihoodSpec, SubgraphSpec
 from assay.groups import Group
 from assay.models.load import token_counter
 from assay.records import JSON, Call, Failed, Sample, arguments
 from assay.redaction import written_arguments
-from assay.report.report_table import text_table
+from assay.report.report_table import make_table
 from assay.safe_text import cut
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
@@ -34,17 +35,6 @@ WIDTH = 72
 SHOWN, COUNTED = 1, 25
 """Documents of a task that are printed, and those that requests and tokens are counted on."""
 PROMPT_KEYS = ("output_type", "doc_to_text", "doc_to_choice", "doc_to_target", "target_delimiter", "gen_prefix")
-
-
-def define_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a task, group, tag, path (a::b), task@format, or YAML file")
-    parser.add_argument("--depth", type=int, metavar="N", help="levels of groups to draw")
-    parser.add_argument("--render", action="store_true", help="run helper code: show its functions, and sample 0")
-    add_option(parser, "data_dir", help="with --render, the folder that is searched first for data")
-    parser.add_argument("--mermaid", action="store_true", help="a graph in Mermaid's language")
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
-    add_catalog_options(parser)
-    parser.set_defaults(run=run_show)
 
 
 def run_show(options: argparse.Namespace) -> int:
@@ -106,7 +96,7 @@ def _show_task(manager: TaskManager, task: Task) -> None:
     rewritten = [(key, _short(value), "format") for key, value in _rewritten(task)]
     if rewritten:
         echo("\nrewritten by the format:")
-        echo_columns(text_table(SETTINGS, rewritten))
+        echo_columns(make_table(SETTINGS, rewritten))
 
 
 def _show_mermaid(loaded: LoadedTasks) -> None:
@@ -123,7 +113,7 @@ def _show_mermaid(loaded: LoadedTasks) -> None:
 def _show_settings(fields: Fields) -> None:
     folder = _common_folder(fields)
     echo(f"\nfiles below {folder}" if folder else "")
-    echo_columns(text_table(SETTINGS, _settings(fields, folder)))
+    echo_columns(make_table(SETTINGS, _settings(fields, folder)))
 
 
 def _common_folder(fields: Fields) -> str:
@@ -161,7 +151,7 @@ def _show_functions(task: Task) -> None:
             continue
         code = getattr(target, "__code__", None)
         rows.append((str(function), f"{code.co_filename}:{code.co_firstlineno}" if code else repr(target)))
-    echo_columns(text_table(("function", "defined at"), rows))
+    echo_columns(make_table(("function", "defined at"), rows))
 
 
 def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
@@ -297,3 +287,73 @@ def _write_sample(sample: Sample) -> None:
         if more:
             echo(f"then: {more[0]!r}")
     echo(f"target: {sample.target!r}")
+
+
+def drawn(graph: GraphFile) -> Iterator[str]:
+    """Every node in the order it is reached, each with the nodes after it; ways back are marked."""
+    order = _order(graph)
+    for number, name in enumerate(order):
+        if name == END:
+            continue
+        about = f"  {_about(graph, name)}" if name in graph.nodes else ""
+        yield f"{name}{about}"
+        ways = list(_ways(graph, name))
+        for at, (label, target) in enumerate(ways):
+            corner = "└" if at == len(ways) - 1 else "├"
+            back = "  ↺" if target in order[: number + 1] else ""
+            yield f"  {corner}─{f' {label} ─' if label else ''}► {target}{back}"
+    yield END
+
+
+def mermaid(graph: GraphFile) -> Iterator[str]:
+    """The graph in Mermaid's language."""
+    yield "flowchart TD"
+    numbers = {name: f"n{number}" for number, name in enumerate(_order(graph))}
+    for name, number in numbers.items():
+        if name in (START, END):
+            yield f"    {number}([{name}])"
+        else:
+            yield f'    {number}["{_escaped(name)}<br/>{_escaped(_about(graph, name))}"]'
+    for name, number in numbers.items():
+        for label, target in _ways(graph, name):
+            said = f'|"{_escaped(label)}"|' if label else ""
+            yield f"    {number} -->{said} {numbers[target]}"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r'["<>|]', lambda sign: f"#{ord(sign.group())};", text)
+
+
+def _ways(graph: GraphFile, name: str) -> Iterator[tuple[str, str]]:
+    """The label of every edge from a node, and the node it leads to; without a choice the label is empty."""
+    for edge in graph.edges:
+        if edge.source != name:
+            continue
+        if edge.target is not None:
+            yield "", edge.target
+        for said, target in (edge.path_map or {}).items():
+            yield str(said), str(target)
+
+
+def _order(graph: GraphFile) -> list[str]:
+    """START, then every node when it is first reached, then END."""
+    order = [START]
+    for name in order:
+        for edge in graph.edges:
+            if edge.source == name:
+                order += [each for each in dict.fromkeys(targets(edge)) if each not in order and each != END]
+    return [*order, END]
+
+
+def _about(graph: GraphFile, name: str) -> str:
+    """Describe a node: its type, the model or function it calls, and the keys it writes."""
+    node = graph.nodes[name]
+    description = str(node.node_type)
+    if node.models:
+        description += " " + ", ".join(model.name for model in node.models.values())
+    elif isinstance(node, LambdaSpec):
+        description += " " + node.function.rpartition(".")[2]
+    elif isinstance(node, SubgraphSpec):
+        description += " " + node.subgraph
+    written = (*node.keys, *(node.further_keys if isinstance(node, LikelihoodSpec) else ()))
+    return description + (f" → {', '.join(written)}" if written else "")

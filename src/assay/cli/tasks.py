@@ -11,7 +11,7 @@ import orjson
 from assay.catalog.index import Index, index_root
 from assay.catalog.lm_eval_names import KINDS, VERSION
 from assay.catalog.roots import default_roots, lm_eval_tasks
-from assay.cli.flags import add_catalog_options, add_option, task_manager
+from assay.cli.flags import task_manager
 from assay.cli.output import counted, echo, echo_err, echo_json
 from assay.config.run import RunConfig
 from assay.config.task import TaskConfig
@@ -28,18 +28,6 @@ from assay.similar import nearest
 TASKS, DATA = "tasks", "data"
 HERE = ("/", "./", "../", "~")
 """Prefixes of data set paths that are on this machine already."""
-
-
-def define_validate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what to check (default: everything)")
-    parser.add_argument("--tasks", action="append", metavar="NAMES", help="the same, in lm-eval's spelling")
-    parser.add_argument("--json", action="store_true", help="an array of file, line, column, what, fix, serious")
-    parser.add_argument(
-        "--load", action="store_true", help="import helper modules, as a run does; else they are only read"
-    )
-    add_option(parser, "data_dir")
-    add_catalog_options(parser)
-    parser.set_defaults(run=run_validate)
 
 
 def run_validate(options: argparse.Namespace) -> int:
@@ -74,22 +62,6 @@ def _show_progress() -> None:
     progress.setLevel(logging.INFO)
     progress.propagate = False
     progress.handlers = [logging.StreamHandler(sys.stderr)]
-
-
-def define_fetch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "tasks",
-        nargs="+",
-        metavar="NAME",
-        help="tasks, groups or tags to download the data of; or `tasks`: lm-eval's files",
-    )
-    add_option(parser, "data_dir", help="the folder for data: DIR/<path>/<name>/<split>.jsonl")
-    parser.add_argument(
-        "--from", dest="source", metavar="WHEEL", help="with `tasks`: a wheel of lm_eval, or its folder"
-    )
-    parser.add_argument("--version", metavar="X.Y.Z", help="with `tasks`: the version of lm_eval (default: 0.4.13)")
-    add_catalog_options(parser)
-    parser.set_defaults(run=run_fetch)
 
 
 def run_fetch(options: argparse.Namespace) -> int:

@@ -14,31 +14,6 @@ from assay.runs.folder import no_run
 PORT = 8777
 
 
-def define_view(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "folder",
-        nargs="?",
-        default=".",
-        metavar="DIR",
-        help="a folder that contains runs, or a run (default: this folder)",
-    )
-    add("--port", type=int, default=PORT, help=f"port of the server ({PORT}); 0 for any free one")
-    add("--host", default="127.0.0.1", help="address of the server (127.0.0.1)")
-    add(
-        "--allow_remote",
-        action="store_true",
-        help="allow other machines to connect, at a --host that they reach: they see everything below DIR, without a password",
-    )
-    add(
-        "--label",
-        action="store_true",
-        help="let people store labels, tags and notes beside runs, from pages opened by the printed URL (default: read-only)",
-    )
-    add("--labeller", metavar="NAME", help="with --label: the name stored with labels (default: your login name)")
-    parser.set_defaults(run=run_view)
-
-
 def run_view(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     _check(folder, options.host, options.allow_remote)

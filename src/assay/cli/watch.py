@@ -15,15 +15,15 @@ from typing import Any
 import orjson
 
 from assay.cli import interrupted_code
-from assay.cli.flags import add_run_options, add_table_options, parse_count, parse_duration, run_options
+from assay.cli.flags import run_options
 from assay.cli.output import EXIT, command_line, echo, echo_err, echo_wrapped, plain
 from assay.cli.run import config_file, evaluated_once
 from assay.cli.sweep import SweepResults, free_memory, show_sweep, sweep_code
+from assay.comparison.compare import decide_next
 from assay.comparison.gate_checks import check_gates
-from assay.comparison.verdicts import decide_next
 from assay.config.arguments import parse_arguments
 from assay.config.folders import runs_folder
-from assay.config.run import WORK, RunConfig, identity_of
+from assay.config.run import RunConfig, identity_of
 from assay.config.source import digest
 from assay.errors import AssayError, ConfigError
 from assay.evaluation.flow import prepare_run
@@ -45,48 +45,6 @@ from assay.runs.storage import refuse_url
 SUMMARY = "checkpoints.json"
 ALARMED = 1
 CONVERTED = "converted"
-
-
-def define_watch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder", metavar="DIR", help="where checkpoints appear, or a pattern for them: out, 'out/step-*'"
-    )
-    groups = add_run_options(parser)
-    groups[WORK].add_argument(
-        "--config", "-C", metavar="FILE", help="a YAML file with any of these options; flags override it"
-    )
-    add = parser.add_argument_group("checkpoints").add_argument
-    add("--ready", metavar="FILE", help="a file, or a pattern, that a complete checkpoint has (default: one that trainers write"
-        " last, such as trainer_state.json or .complete; or no change for --stable)")  # fmt: skip
-    add("--stable", type=parse_duration, default=30.0, metavar="TIME", help="without such a file, complete is what has not changed"
-        " for so long: 30s, 5m (30s)")  # fmt: skip
-    add("--convert", metavar="COMMAND", help="a command that makes a model folder of a checkpoint: 'python convert.py"
-        " {checkpoint} {out}'; {out} is removed after its evaluation")  # fmt: skip
-    add("--once", action="store_true", help="evaluate what is ready, and end (for cron)")
-    add(
-        "--until",
-        type=parse_count,
-        metavar="STEP",
-        help="end when the checkpoint of this step, or a later one, is evaluated",
-    )
-    add = parser.add_argument_group("alarms (exit code 1)").add_argument
-    add("--gate", action="append", default=[], metavar="GATE", help="what each checkpoint must not show: 'acc > -1pp' fails when it"
-        " is surely more than a point below one of the --last; 'acc >= 0.3', 'failed <= 1%%'; repeatable")  # fmt: skip
-    add("--last", type=parse_count, default=3, metavar="K", help="checkpoints before it that differences are to (3)")
-    add(
-        "--level",
-        type=float,
-        default=0.95,
-        metavar="P",
-        help="confidence that there is no false alarm in the whole watch (0.95)",
-    )
-    add(
-        "--on_alarm",
-        metavar="COMMAND",
-        help="a command to run then: 'notify {step} {message}'; also {checkpoint}, {run}",
-    )
-    add_table_options(parser)
-    parser.set_defaults(run=run_watch)
 
 
 def run_watch(options: argparse.Namespace) -> int:

@@ -1,28 +1,20 @@
-"""Compares runs document by document, each against the first: rows, flips, and the stage that a difference comes from."""
+"""Compares runs document by document, each against the first: rows, flips, the stage that a difference comes from, recovery (how
+much of a reference a candidate keeps); and decides what a run must show, alone and against baselines."""
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
-from assay.comparison.contrasts import ComparedTask
-from assay.comparison.gate_text import Gate, parse_gate
-from assay.comparison.gates import GateEvidence, Measured, decide, measure
-from assay.comparison.packs import open_run
-from assay.comparison.pairing import (
-    PROMPT_OPTIONS,
-    PairedTask,
-    pair_tasks,
-    refuse_other_prompts,
-    shared_tasks,
-)
-from assay.comparison.recovery import recovery_of
-from assay.comparison.rows import (
+from assay.comparison.contrasts import (
+    ComparedTask,
     PairedRow,
     below,
     compared_members,
@@ -32,16 +24,52 @@ from assay.comparison.rows import (
     placed_rows,
     selected_rows,
 )
-from assay.errors import ConfigError
+from assay.comparison.gates import (
+    FIX_VALUE,
+    GATE,
+    Gate,
+    GateEvidence,
+    Measured,
+    RunNumbers,
+    decide,
+    decide_count,
+    measure,
+    measure_value,
+    parse_gate,
+)
+from assay.comparison.packs import open_run
+from assay.comparison.pairing import (
+    PROMPT_OPTIONS,
+    PairedTask,
+    pair_tasks,
+    refuse_other_prompts,
+    shared_tasks,
+)
+from assay.errors import ConfigError, check_each, some
 from assay.records import AnyJSON, JSONObject
-from assay.runs.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
-from assay.runs.run import Run, model_with_arguments
+from assay.results import Estimate
+from assay.runs.comparison import (
+    STAGES,
+    Attribution,
+    ComparedRow,
+    ComparedRun,
+    Comparison,
+    Difference,
+    Flip,
+    GateVerdict,
+    decision_of,
+)
+from assay.runs.results import failure_lines
+from assay.runs.run import COMPLETE, Run, model_with_arguments
 from assay.runs.samples.encode import from_json
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.turns import shown_prompt
-from assay.runs.storage import short_names
+from assay.runs.storage import short_names, shown_path
 from assay.safe_text import cut
-from assay.statistics.paired import holm
+from assay.score_keys import ScoreKey
+from assay.statistics.intervals import LEVEL, Decision
+from assay.statistics.paired import HALF, holm, quantile, smoothed
+from assay.statistics.sequences import spent_at
 
 
 @dataclass(frozen=True)
@@ -227,15 +255,14 @@ def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: i
     change = member.scores_b - member.scores_a
     worse = change if row.better is False else -change
     order = np.lexsort((member.documents, -np.abs(change)))
-    places = [place for place in order if worse[place] > 0][:most] + [place for place in order if worse[place] < 0][
-        :most
-    ]
-    rows_a = task.places_a[member.places]
-    rows_b = task.places_b[member.places]
-    stored_a = task.scores_a.some([int(rows_a[p]) for p in places])
-    stored_b = task.scores_b.some([int(rows_b[p]) for p in places])
-    return [
-        Flip(
+    losses, gains = ([place for place in order if sign * worse[place] > 0][:most] for sign in (1, -1))
+    rows_a, rows_b = task.places_a[member.places], task.places_b[member.places]
+    stored_a = task.scores_a.some([int(rows_a[place]) for place in (*losses, *gains)])
+    stored_b = task.scores_b.some([int(rows_b[place]) for place in (*losses, *gains)])
+    flips = []
+    for place in (*losses, *gains):
+        a, b = stored_a[int(rows_a[place])], stored_b[int(rows_b[place])]
+        flip = Flip(
             task=task.name,
             doc_id=int(member.documents[place]),
             metric=row.key.metric,
@@ -243,16 +270,16 @@ def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: i
             run=run,
             score_a=float(member.scores_a[place]),
             score_b=float(member.scores_b[place]),
-            answer_a=answer(stored_a[int(rows_a[place])], row.key.filter),
-            answer_b=answer(stored_b[int(rows_b[place])], row.key.filter),
-            target=target(stored_a[int(rows_a[place])]) or target(stored_b[int(rows_b[place])]),
-            question=shown_prompt(stored_a[int(rows_a[place])]) or shown_prompt(stored_b[int(rows_b[place])]),
+            answer_a=answer(a, row.key.filter),
+            answer_b=answer(b, row.key.filter),
+            target=target(a) or target(b),
+            question=shown_prompt(a) or shown_prompt(b),
             is_loss=None if row.better is None else bool(worse[place] > 0),
             doc_id_b=int(task.scores_b.documents[rows_b[place]]),
-            question_b=_other_prompt(stored_a[int(rows_a[place])], stored_b[int(rows_b[place])]),
+            question_b=_other_prompt(a, b),
         )
-        for place in places
-    ]
+        flips.append(flip)
+    return flips
 
 
 def _other_prompt(one: StoredSample, two: StoredSample) -> str:
@@ -306,16 +333,16 @@ def attribute(a: Run, b: Run, tasks: Sequence[PairedTask], number: int) -> Attri
     differences: list[Difference] = []
     if data:
         differences.append(Difference("data", "documents", *_counts(tasks, data), data))
-        differences += [*_options("data", a, b), *_keys("data", a, b, _named(tasks, data))]
+        differences += [*_options_that_differ("data", a, b), *_keys("data", a, b, _named(tasks, data))]
     if prompts:
         documents = sum(len(task.places_a) for task in tasks if task.name in prompts)
         what = f"prompts of {sum(prompts.values())} of {documents} documents"
         differences.append(Difference("prompt", what, "", "", list(prompts)))
-        differences += [*_options("prompt", a, b), *_keys("prompt", a, b, _named(tasks, prompts))]
-    differences += [*_options("sampling", a, b), *_keys("sampling", a, b, tasks)]
+        differences += [*_options_that_differ("prompt", a, b), *_keys("prompt", a, b, _named(tasks, prompts))]
+    differences += [*_options_that_differ("sampling", a, b), *_keys("sampling", a, b, tasks)]
     differences += _models(a, b)
     differences += _keys("filter", a, b, tasks)
-    differences += [*_options("scorer", a, b), *_keys("scorer", a, b, tasks), *_code(a, b)]
+    differences += [*_options_that_differ("scorer", a, b), *_keys("scorer", a, b, tasks), *_code(a, b)]
     return Attribution(number, sorted(differences, key=lambda each: STAGES.index(each.stage)))
 
 
@@ -333,7 +360,7 @@ def _counts(tasks: Sequence[PairedTask], names: Sequence[str]) -> tuple[str, str
     return str(sum(a for a, _ in sizes)), str(sum(b for _, b in sizes))
 
 
-def _options(stage: str, a: Run, b: Run) -> Iterable[Difference]:
+def _options_that_differ(stage: str, a: Run, b: Run) -> Iterable[Difference]:
     mine, others = _spec(a), _spec(b)
     for name in OPTIONS[stage]:
         if mine.get(name) != others.get(name):
@@ -399,3 +426,200 @@ def _packages(run: Run) -> Mapping[str, str]:
 def _short(value: AnyJSON) -> str:
     text = value if isinstance(value, str) else "–" if value is None else json.dumps(value, ensure_ascii=False)
     return cut(text, 80)
+
+
+def recovery_of(row: PairedRow, level: float) -> Estimate | None:
+    """The ratio of two numbers on the same documents with Fieller's interval, which there is none of where the reference may as
+    well be 0; None where there is no ratio.
+
+    It holds every ratio r for which b - r a may be 0. The variance of that difference is a polynomial of r of degree 2, known
+    from three of its values.
+    """
+    a, b = row.a, row.b
+    if a is None or b is None or a <= 0 or not math.isfinite(b):
+        return None
+    n = sum(part.member.n for part in row.parts)
+    at = [_variance(row, each) for each in (-0.5, 0.0, 0.5)]
+    contrast = row.contrast(0.999 * b / a)  # at a ratio of 1, bounds of the difference would count
+    if contrast is None or None in at:
+        return Estimate(b / a, n=n)
+    below, middle, above = (each or 0.0 for each in at)
+    of_a, crossed, of_b = 2 * (above + below - 2 * middle), above - below, middle
+    t = quantile(contrast, level) ** 2
+    square, linear, constant = a * a - t * of_a, -(2 * a * b + t * crossed), b * b - t * of_b
+    inside = linear * linear - 4 * square * constant
+    if square <= 0 or inside < 0 or not (of_a or of_b):
+        return Estimate(b / a, n=n)
+    ends = [(-linear + sign * math.sqrt(inside)) / (2 * square) for sign in (-1, 1)]
+    return Estimate(b / a, interval=(max(ends[0], 0.0) if b >= 0 else ends[0], ends[1]), n=n)
+
+
+def _variance(row: PairedRow, ratio: float) -> float | None:
+    """The variance of b - r a for an interval; that of a rate with half a document on either side."""
+    contrast = row.contrast(ratio)
+    if contrast is None:
+        return None
+    share = contrast.draws / (contrast.draws + 2 * HALF) if contrast.unit else 1.0
+    return (smoothed(contrast)[1] / share) ** 2
+
+
+WHOLE = "the whole run"
+"""The name of the verdict about a run that is not complete."""
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """The verdicts of all gates of a run."""
+
+    run: Path
+    status: str
+    verdicts: Sequence[GateVerdict]
+    baseline: Path | None = None
+    notes: Sequence[str] = ()
+    level: float = LEVEL
+
+    @property
+    def decision(self) -> Decision:
+        decision = decision_of(self.verdicts)
+        assert decision is not None, "there is a gate"
+        return decision
+
+
+def parse_gates(written: Sequence[str]) -> list[Gate]:
+    """The gates of a command, every problem at once."""
+    return check_each(lambda gate: parse_gate(gate, GATE, FIX_VALUE, plain="value"), written)
+
+
+def needs_baseline(gates: Sequence[Gate], baseline: str | Path | None) -> None:
+    """Refuse a gate about a difference where there is nothing that it could be to, and a baseline that no gate is about."""
+    relative = [gate for gate in gates if gate.kind == "difference"]
+    if relative and baseline is None:
+        what = f"{relative[0].written!r} is about a difference to a baseline, and there is none"
+        raise ConfigError.at(GATE, what, "add --baseline RUN, or give the number itself: 'acc >= 0.8'")
+    if baseline is not None and not relative:
+        what = f"no gate is about a difference to {shown_path(baseline)}"
+        raise ConfigError.at(GATE, what, "write one as 'acc >= baseline - 1pp', or leave out --baseline")
+
+
+def gate(
+    run: str | Path,
+    gates: Sequence[str],
+    *,
+    baseline: str | Path | None = None,
+    level: float = LEVEL,
+    allow_incomplete: bool = False,
+    allow_different_prompts: bool = False,
+) -> GateReport:
+    """Decide what a run must show: about its numbers (`acc >= 0.8`), its counts (`failed <= 1%`), and with a baseline about
+    differences to it (`acc >= baseline - 1pp`). A run that is not complete passes only what says so."""
+    check_shares(level)
+    parsed = parse_gates(gates)
+    if not parsed:
+        raise ConfigError.at(GATE, "there is no gate", FIX_VALUE)
+    needs_baseline(parsed, baseline)
+    opened, baselines = open_run(run), [Path(baseline)] if baseline is not None else []
+    options = CompareOptions(other_prompts=allow_different_prompts, incomplete=allow_incomplete, level=level)
+    numbers = RunNumbers(opened, allow_incomplete)
+    _refuse_ambiguous(parsed, numbers)
+    rows, notes = measured_rows(numbers, parsed, baselines, options)
+    decided = list(zip(rows, decide([row.measured for row in rows], level), strict=True))
+    verdicts: list[GateVerdict] = []
+    for condition in parsed:
+        if condition.kind == "count":
+            verdicts.append(decide_count(condition, opened))
+        else:
+            about_it = [verdict for row, verdict in decided if row.gate is condition]
+            verdicts += about_it
+            notes += _direction(condition, opened, about_it)
+    if not allow_incomplete:
+        verdicts += _about_the_run(opened, verdicts)
+    return GateReport(Path(run), opened.status, verdicts, baselines[0] if baselines else None, notes, level)
+
+
+class GateRow(NamedTuple):
+    """A row that a gate is about, and the baseline that its difference is to."""
+
+    gate: Gate
+    baseline: Path | None
+    measured: Measured
+
+
+def measured_rows(
+    numbers: RunNumbers, gates: Sequence[Gate], baselines: Sequence[Path], options: CompareOptions
+) -> tuple[list[GateRow], list[str]]:
+    """The rows of all gates about numbers: of the run alone, and against each baseline; and notes about the baselines."""
+    notes: list[str] = []
+    rows = [GateRow(gate, None, row) for gate in gates if gate.kind == "value" for row in measure_value(gate, numbers)]
+    relative = [gate for gate in gates if gate.kind == "difference"]
+    for baseline in baselines if relative else ():
+        by_gate, noted = measured_gates((baseline, numbers.run), replace(options, gates=relative))
+        rows += [
+            GateRow(gate, baseline, row) for gate, measured in zip(relative, by_gate, strict=True) for row in measured
+        ]
+        notes += noted
+    return rows, notes
+
+
+@dataclass(frozen=True)
+class SeriesVerdict:
+    """The verdict of a gate about one run of a series; for a difference, the run that it is to."""
+
+    verdict: GateVerdict
+    baseline: Path | None
+
+
+def decide_next(
+    run: Path, gates: Sequence[str], before: Sequence[Path], number: int, level: float = LEVEL
+) -> list[SeriesVerdict]:
+    """Decide the gates of the `number`-th look at a series: differences to each of the runs `before`, values and counts.
+
+    However many looks there are, the chance of a wrong decision in any of them is 1 − level: the n-th spends α/(n(n + 1)) of it,
+    for all its gates and all runs before together (Holm).
+    """
+    alpha, parsed, opened = spent_at(number, 1 - level), parse_gates(gates), open_run(run)
+    rows, _ = measured_rows(RunNumbers(opened), parsed, before, CompareOptions(level=1 - alpha))
+    decided = decide([row.measured for row in rows], 1 - alpha)
+    counts = [SeriesVerdict(decide_count(gate, opened), None) for gate in parsed if gate.kind == "count"]
+    return [SeriesVerdict(verdict, row.baseline) for verdict, row in zip(decided, rows, strict=True)] + counts
+
+
+def _refuse_ambiguous(gates: Sequence[Gate], numbers: RunNumbers) -> None:
+    for each in gates:
+        own = [row for row in numbers.rows if row.key.metric == each.metric]
+        if each.kind == "count" and own:
+            what = f"{each.written!r}: {each.metric!r} is a count of every run, and a metric of {own[0].name!r}"
+            raise ConfigError.at(GATE, what, f"write {str(own[0].key)!r} for the metric")
+
+
+def _direction(gate: Gate, run: Run, verdicts: Sequence[GateVerdict]) -> list[str]:
+    """A note about a gate that asks for a worse number."""
+    rows = [run.results.row(verdict.name, ScoreKey(verdict.metric, verdict.filter)) for verdict in verdicts]
+    better = {row.higher_is_better for row in rows if row is not None}
+    if better == {not gate.wants_more}:
+        better_way = "lower" if gate.wants_more else "higher"
+        return [f"{gate.written}: {better_way} is better for {gate.metric}; the gate asks for the opposite"]
+    return []
+
+
+def _about_the_run(run: Run, verdicts: Sequence[GateVerdict]) -> list[GateVerdict]:
+    """A run that is not complete does not pass silently. Failed documents are all right if a gate about them passes."""
+    if run.status in (COMPLETE, "unknown"):
+        return []
+    only_failed = run.status == "incomplete" and not run.broken and not _lacks_numbers(run)
+    allowed = [
+        each
+        for each in verdicts
+        if each.kind == "count" and each.metric == "failed" and each.name == run.path.resolve().name
+    ]
+    if only_failed and any(each.decision == "pass" for each in allowed):
+        return []
+    lines = [each.removeprefix("incomplete: ") for each in failure_lines(run.results)]
+    reason = f"is {run.status}" + (f": {some(lines)}" if lines else "")
+    reason += "; 'failed <= 1%' allows some documents to fail" if only_failed else ""
+    reason += "; --allow_incomplete decides all the same"
+    return [GateVerdict("complete", WHOLE, "complete", "", 1, "inconclusive", None, None, 0.0, reason, "", 1.0, "run")]
+
+
+def _lacks_numbers(run: Run) -> bool:
+    lacks_rows = any(row.lacks_number for _, _, row in run.scored_rows())
+    return lacks_rows or any(task.not_asked for task in run.results.tasks.values())

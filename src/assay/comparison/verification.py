@@ -38,7 +38,8 @@ ON_AVERAGE = 0.1
 on choices: 0.002 and 0.02 of it in float16, 0.003 and 0.03 in bfloat16, 0.002 and 0.01 between two backends in float32."""
 
 
-class Where(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Where:
     """A request: its task, its document, and its index."""
 
     task: str
@@ -46,7 +47,8 @@ class Where(NamedTuple):
     number: int
 
 
-class Divergence(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Divergence:
     """Two greedy texts that diverge: after how many characters, and after how many tokens where they can be counted; in the
     reasoning, or if that is equal, in the answer."""
 
@@ -58,7 +60,8 @@ class Divergence(NamedTuple):
     part: str = ANSWER
 
 
-class LikelihoodDifferences(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LikelihoodDifferences:
     """The log-likelihoods a request was given, and how many tokens they are of."""
 
     where: Where
@@ -77,7 +80,8 @@ class LikelihoodDifferences(NamedTuple):
         return self.difference / self.tokens
 
 
-class ChoiceFlip(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ChoiceFlip:
     """A question of which the two choose otherwise: the numbers of the choices."""
 
     where: Where
@@ -85,7 +89,8 @@ class ChoiceFlip(NamedTuple):
     b: int
 
 
-class Failure(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Failure:
     """A request that at least one of the two did not answer, and why."""
 
     where: Where

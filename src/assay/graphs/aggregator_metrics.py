@@ -28,11 +28,8 @@ class NumberEvidence(NamedTuple):
     values: Sequence[Value]
 
 
-class NoResults(ValueError):
-    """There is nothing to aggregate, hence no number."""
-
-    def __init__(self) -> None:
-        super().__init__("there are no unit results")
+NO_RESULTS = "there are no unit results"
+"""Why there is no number where there is nothing to aggregate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,7 @@ class Collation:
     def aggregate(self, values: Sequence[Value]) -> JSONDict:
         """Return the numbers of these values."""
         if not values and not self.counts_nothing:
-            raise NoResults
+            raise ValueError(NO_RESULTS)
         return self.summarize(values)
 
 
@@ -286,7 +283,7 @@ def number_classes(
             if text is not None:
                 classes.setdefault(value.fold(text), text)
     if not classes:
-        raise NoResults
+        raise ValueError(NO_RESULTS)
     if labels is not None:
         classes = {values[-1].fold(str(label)): str(label) for label in labels}
     places = {label: place for place, label in enumerate(classes)}

@@ -8,6 +8,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from assay.dialect import OURS, Dialect, dialect_of
@@ -16,11 +17,12 @@ from assay.graphs.aggregator_metrics import REPEAT_OF, STEP, Collation, NumberEv
 from assay.graphs.aggregator_registry import make_aggregator
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import GraphPostProcessor
-from assay.graphs.sygra_classes import UnitMetricResult, finite, why_lost
+from assay.graphs.sygra_classes import UnitMetricResult, finite, is_unit_result, why_lost
 from assay.graphs.unit_node import Places, name_problems, shape_problems
 from assay.records import Failed, JSONDict
 from assay.user_code import call_user_code
 
+MAP_KEY = "aggregator_metrics_map"
 ENTRY_KEYS = ("name", "params", "unit_metrics_results", "metadata", "as")
 LACKING = ("aggregator", "lacking")
 """Cause of the problem of an aggregator that lacks a column; the run may add it, as --repeats does."""
@@ -93,7 +95,7 @@ class EntryValues:
         return True
 
     def _read(self, cell: Value, record: Record) -> Value:
-        if not isinstance(cell, UnitMetricResult) and not (isinstance(cell, Mapping) and "correct" in cell):
+        if not is_unit_result(cell):
             what = "holds something else than results of a unit metric"
             raise ValueError(f"{self.entry.column!r} {what}: {cell!r:.60}")
         result = cell if isinstance(cell, UnitMetricResult) else UnitMetricResult.from_dict(cell)
@@ -112,8 +114,9 @@ class EntryValues:
             report = self._attempt(lambda: finite(collation.aggregate(self.values)))
         return {"error": self.error} if report is None else report
 
+    @cached_property
     def evidence(self) -> Mapping[str, NumberEvidence]:
-        """By number what it was made of; nothing where that is not known."""
+        """By number what it was made of; nothing where that is not known. Asked for when all records are there."""
         if self.collation is None or self.error:
             return {}
         known = call_user_code("", self.collation.evidence, self.values)
@@ -140,7 +143,8 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         self.aggregator_metrics_map = [{**own, **each} if isinstance(each, Mapping) else each for each in written]
         self.field_names = field_names
         self.use_previous_output = use_previous_output
-        self._collected: Sequence[EntryValues] = ()
+        self.collected: Mapping[str, EntryValues] = {}
+        """By aggregator what the numbers of the latest report were made of."""
 
     def entries(self, dialect: Dialect) -> Iterator[AggregatorEntry]:
         """Yield what is written: an entry for every column. With `field_names`, and where one aggregator is over several columns,
@@ -175,9 +179,9 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             has_results = [values.take(total, record) for values in collected]  # each of them looks at it
             unscored += not all(has_results)
             total += 1
-        self._collected = collected if total else ()
-        results = {values.entry.key: values.numbers(columns) for values in self._collected}
-        errors = {values.entry.key: values.error for values in self._collected if values.error}
+        results = {values.entry.key: values.numbers(columns) for values in collected if total}
+        errors = {values.entry.key: values.error for values in collected if values.error and total}
+        self.collected = {values.entry.key: values for values in collected}
         without = {values.entry.key: values.missing for values in collected if values.missing and not values.error}
         counts: RecordCounts = metadata.get("counts") or RecordCounts(total, total - unscored, unscored)
         is_incomplete = errors or (
@@ -198,15 +202,6 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             summary["error"] = next(iter(errors.values())) if is_lost else named
         return [{"evaluation_summary": summary, "results": {} if is_lost else results}]
 
-    def evidence(self) -> dict[tuple[str, str], tuple[NumberEvidence, Sequence[int]]]:
-        """By aggregator and number what the numbers of the latest report were made of, where that is known, and the indices of
-        the records that the values come from."""
-        return {
-            (values.entry.key, name): (evidence, values.records)
-            for values in self._collected
-            for name, evidence in values.evidence().items()
-        }
-
     def numbers(self, dialect: Dialect) -> dict[str, Sequence[str]] | None:
         """By aggregator the names of the numbers that the report will have; None where only code of users knows."""
         numbers: dict[str, Sequence[str]] = {}
@@ -217,37 +212,30 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             numbers[entry.key] = named
         return numbers
 
-    def higher_is_better(self, key: str) -> bool | None:
-        """Whether more of the numbers of an aggregator is better, by the metadata of a user's class, after a report was made."""
-        made = [values.collation for values in self._collected if values.entry.key == key]
-        return made[-1].higher_is_better if made and made[-1] is not None else None
-
     def problems(
         self,
         produced_columns: Collection[str] | None,
-        place: Place,
-        at: Places | None = None,
+        at: Places,
         dialect: Dialect = OURS,
     ) -> list[Problem]:
         """All that is wrong with the `aggregator_metrics_map`: unknown metrics, parameters and columns, and names that clash.
 
         `produced_columns` are the columns of the records; None where they are only known from the data. `at` returns the
-        place of an entry, by its number.
+        place of the processor's parameters, or of a key below them.
         """
-        at = at or (lambda *_: place)
         if not self.aggregator_metrics_map:
             what = f"{MetricCollatorPostProcessor.__name__} aggregates nothing"
-            return [Problem(place, what, "add `aggregator_metrics_map:`")]
+            return [Problem(at(), what, "add `aggregator_metrics_map:`")]
         problems: list[Problem] = []
         for number, written in enumerate(self.aggregator_metrics_map):
-            problems += _shape_problems(written, number, at(number))
+            problems += _shape_problems(written, number, at(MAP_KEY, number))
         if problems:
             return problems
         entries = list(self.entries(dialect))
         for entry in entries:
-            problems += _entry_problems(entry, produced_columns, at(entry.number), dialect)
+            problems += _entry_problems(entry, produced_columns, at(MAP_KEY, entry.number), dialect)
         if not dialect.keeps_last_of_equal_results:
-            named = [(entry.key, at(entry.number)) for entry in entries]
+            named = [(entry.key, at(MAP_KEY, entry.number)) for entry in entries]
             problems += name_problems(named, "an aggregator cannot be called", "two aggregators are called")
         return problems
 
@@ -261,7 +249,7 @@ def _columns_of(written: Record, dialect: Dialect) -> list[str]:
 
 
 def _shape_problems(written: Record, number: int, place: Place) -> list[Problem]:
-    wrong = list(shape_problems(written, number, "aggregator_metrics_map", ENTRY_KEYS, place))
+    wrong = list(shape_problems(written, number, MAP_KEY, ENTRY_KEYS, place))
     if wrong or (written.get("unit_metrics_results") and isinstance(written["unit_metrics_results"], str | list)):
         return wrong
     fix = "add `unit_metrics_results:` with a column of unit results, such as exact_match_result"

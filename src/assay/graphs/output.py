@@ -315,15 +315,17 @@ class GraphFiles:
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
         report = self.reports[name] = processor.instance.process(data, options)
         if isinstance(processor.instance, MetricCollatorPostProcessor):
-            evidence = processor.instance.evidence() if data is self.records else {}
             taken = () if dialect_of(self.compat).keeps_last_of_equal_results else {*rows}
             for row, estimate, aggregator, number in report_rows(report, len(self.records)):
                 key = row._replace(metric=f"{name}.{row.metric}") if row in taken else row  # an earlier report has it
-                known = evidence.get((aggregator, number))
-                rows[key] = estimate if known is None else self._with_error(estimate, *known, estimated)
-                better = processor.instance.higher_is_better(aggregator)
-                if better is not None:
-                    self.directions[key.metric] = better
+                rows[key] = estimate
+                values = processor.instance.collected.get(aggregator)
+                if values is None or values.collation is None:
+                    continue
+                if data is self.records and number in values.evidence:
+                    rows[key] = self._with_error(estimate, values.evidence[number], values.records, estimated)
+                if values.collation.higher_is_better is not None:
+                    self.directions[key.metric] = values.collation.higher_is_better
         return report
 
     def _report_name(self, kind: str) -> str:

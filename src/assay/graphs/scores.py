@@ -12,16 +12,14 @@ from assay.errors import ConfigError, Place, Problem
 from assay.graphs.collate import MetricCollatorPostProcessor
 from assay.graphs.output import GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
-from assay.graphs.spec import LambdaSpec, Record, Value
-from assay.graphs.sygra_classes import UnitMetricResult, why_lost
-from assay.graphs.unit_node import SUFFIX, UnitMetrics, check_unit_metrics, metrics_by_field, unit_metric_fields
-from assay.records import Failed, FilterScores, JSONDict, Response, Sample, number
+from assay.graphs.spec import LambdaSpec, Record
+from assay.graphs.sygra_classes import is_unit_result, unit_value, why_lost
+from assay.graphs.unit_node import SUFFIX, UnitMetrics, check_unit_metrics, read_unit_entries, unit_metric_fields
+from assay.records import Answers, Failed, FilterScores, Response, Sample
 from assay.score_keys import ScoreKey
 from assay.scoring.declarations import Metric
-from assay.scoring.filters import Pipeline
 from assay.scoring.helper_code import Helpers
-from assay.scoring.loop import ScorePart, ScoringLoop, ScoringStep
-from assay.scoring.results import GENERATE, AnsweredSample, ResultBuilder, grouped
+from assay.scoring.results import AnsweredSample, grouped
 from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.evidence import Estimate
 from assay.tasks.runnable import Estimator, TaskFacts
@@ -49,7 +47,7 @@ def unit_fields(file: GraphFile, helpers: Helpers, folder: str | None, problems:
             continue  # said where the node was bound
         if isinstance(function, type) and issubclass(function, UnitMetrics):
             raw: Any = file.config.graph_config.nodes[name]
-            problems += check_unit_metrics(raw, file.node_place(name), partial(file.node_place, name))
+            problems += check_unit_metrics(raw, partial(file.node_place, name))
             names += unit_metric_fields(raw)
     return names
 
@@ -64,13 +62,9 @@ def aggregator_problems(
     problems: list[Problem] = []
     for at, each in enumerate(processors):
         if isinstance(each.instance, MetricCollatorPostProcessor):
-            params = ("graph_post_process", at, "params")
-            problems += each.instance.problems(
-                None if each.takes_previous else columns,
-                file.place(*params),
-                partial(file.place, *params, "aggregator_metrics_map"),
-                settings.dialect,
-            )
+            produced = None if each.takes_previous else columns
+            place_of = partial(file.place, "graph_post_process", at, "params")
+            problems += each.instance.problems(produced, place_of, settings.dialect)
     return problems
 
 
@@ -127,24 +121,6 @@ def result_columns(file: GraphFile) -> list[str]:
     return sorted(name for name in file.outputs or produced(file) if name.endswith(SUFFIX))
 
 
-def unit_value(cell: Value) -> float | None:
-    """The score in a unit result; None where a value is not one."""
-    if isinstance(cell, UnitMetricResult):
-        return cell.score
-    if not is_unit_result(cell):
-        return None
-    if cell.get("score") is not None:
-        score = number(cell["score"])
-        return None if score is None else float(score)
-    correct = number(cell["correct"])
-    return float(correct) if correct is not None and 0 <= correct <= 1 else None
-
-
-def is_unit_result(cell: Value) -> bool:
-    """Whether a value is meant as a unit result."""
-    return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
-
-
 def find_better(rows: Iterable[ScoreKey]) -> dict[str, bool | None]:
     """The rows of numbers of which more is better, whatever column, aggregator or report is named before the number.
 
@@ -191,45 +167,42 @@ class GraphScores:
         )
 
     def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
-        return self._scoring.score(documents)
+        return [call_user_code("scoring", self._score, document.filtered[UNFILTERED]) for document in documents]
 
-    @cached_property
-    def _scoring(self) -> ScoringLoop:
-        """One step: the records are there, and their unit results are the scores."""
-        parts = [ScorePart("", "scoring", (), self._unit_scores)]
-        step = ScoringStep(Pipeline(UNFILTERED), lambda document, own, answers: own[0], parts)  # noqa: ARG005  # the shape of a result
-        return ScoringLoop([step], ResultBuilder(GENERATE), call=call_user_code)
+    def _score(self, answers: Answers) -> list[FilterScores] | Failed:
+        """The row of each column of unit results: its score, or why it has none. Without any score, the record has failed.
 
-    def _unit_scores(self, record: Record) -> JSONDict:
-        """The row of each column of unit results: its score, or why it has none."""
+        The columns that no UnitMetrics node is known to write are what users' own code has measured; others may be called so,
+        and hold something else.
+        """
+        record: Record = answers[0]
+        values: dict[str, float] = {}
+        failed: dict[str, str] = {}
         if self.settings.run.predict_only:
-            return {}
-        rows: JSONDict = {}
+            return [FilterScores(UNFILTERED, answers, values)]
         for name, column in self.scored.items():
             cell = record.get(column)
             score = unit_value(cell)
-            if score is None:
+            if score is not None:
+                values[name] = score
+            else:
                 why = why_lost(cell) or f"the record has no result in {column!r}, but {cell!r:.60}"
-            rows[name] = Failed(f"scoring: {why}") if score is None else score
-        return {**rows, **self._further(record)}
-
-    def _further(self, record: Record) -> JSONDict:
-        """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured; and why
-        a unit result there is none. Other columns may be called so, and hold something else."""
-        scores: JSONDict = {}
+                failed[name] = f"scoring: {why}"
         for column, cell in record.items():
             name = str(column).removesuffix(SUFFIX)
             if name == column or name in self.scored:
                 continue
             score = unit_value(cell)
             if score is not None:
-                scores[name] = score
+                values[name] = score
             elif name in self._directions or is_unit_result(cell):
-                scores[name] = Failed(f"scoring: {column!r} has no score that is a number")
+                failed[name] = f"scoring: {column!r} has no score that is a number"
             else:
                 continue
             self._directions.setdefault(name, True)
-        return scores
+        if failed and not values:
+            return Failed("; ".join(dict.fromkeys(failed.values())))
+        return [FilterScores(UNFILTERED, answers, values, failed=failed)]
 
     @property
     def parents(self) -> Mapping[str, str]:
@@ -267,7 +240,8 @@ class GraphScores:
     def _metrics(self) -> dict[str, Metric]:
         """By column of the output the unit metric that writes it."""
         nodes = [node for node in graph_of(self.task).nodes.values() if isinstance(node, LambdaSpec)]
-        return {field: metric for node in nodes for field, metric in metrics_by_field(node.settings).items()}
+        entries = [entry for node in nodes for entry in read_unit_entries(node.settings)]
+        return {entry.field: entry.declared for entry in entries if entry.declared is not None}
 
     def described(self) -> Record:
         """The file."""

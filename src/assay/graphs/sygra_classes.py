@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from assay.errors import Place
 from assay.graphs.aggregator_metrics import Collation
 from assay.graphs.spec import Record, Value
-from assay.records import JSONDict, UserFunction, UserValue
+from assay.records import JSONDict, UserFunction, UserValue, number
 from assay.registry import Registry, refused
 from assay.scoring.declarations import RECORD, Metric, prepared
 from assay.signatures import accepted, dress
@@ -37,6 +37,24 @@ def why_lost(cell: Value) -> str | None:
     """
     is_lost = isinstance(cell, Mapping) and "failed" in cell and "correct" not in cell
     return str(cell["failed"]) if is_lost else None
+
+
+def is_unit_result(cell: Value) -> bool:
+    """Whether a value is meant as a unit result."""
+    return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
+
+
+def unit_value(cell: Value) -> float | None:
+    """The score in a unit result; None where a value is not one."""
+    if isinstance(cell, UnitMetricResult):
+        return cell.score
+    if not is_unit_result(cell):
+        return None
+    if cell.get("score") is not None:
+        score = number(cell["score"])
+        return None if score is None else float(score)
+    correct = number(cell["correct"])
+    return float(correct) if correct is not None and 0 <= correct <= 1 else None
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class SkipRecords(_Checked):
     ) -> list[JSONDict]:
         if skip_type == "count":
             known: JSONDict = count or {}
-            start = int(known["from_start"] if "from_start" in known else known.get("from_begin", 0))
+            start = int(known.get("from_start", known.get("from_begin")) or 0)
             return list(data[start : len(data) - int(known.get("from_end", 0))])
         if skip_type != "range":
             what = f"skip_type must be range or count, got {skip_type!r}"

@@ -277,14 +277,9 @@ def scroll_amount(  # noqa: PLR0913  # the keys of a file
         raise ValueError(f"the golden {golden_amount_key!r} must be a number, got {written!r:.60}")
     apart = None if answer is None else abs(right - answer)
     percent = None if apart is None or right == 0 else apart / abs(right) * 100
-    if apart is None:
-        near = False
-    elif percent is None:
-        near = apart <= scroll_threshold
-    else:
-        near = percent <= tolerance_percent
+    is_near = percent <= tolerance_percent if percent is not None else apart is not None and apart <= scroll_threshold
     about = {
-        "is_valid": near,
+        "is_valid": is_near,
         "difference": apart,
         "difference_percent": percent,
         "tolerance_used": tolerance_percent,
@@ -292,7 +287,7 @@ def scroll_amount(  # noqa: PLR0913  # the keys of a file
         "golden_scroll_amount": right,
         "predicted_scroll_amount": answer,
     }
-    return judged("scroll_amount", golden, predicted, near, **about)
+    return judged("scroll_amount", golden, predicted, is_near, **about)
 
 
 def _number(value: Value) -> float | None:

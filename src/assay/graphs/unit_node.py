@@ -8,7 +8,7 @@ from assay.dialect import OURS, Dialect, dialect_of
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import LambdaFunction
-from assay.graphs.sygra_classes import UnitMetricResult, lost_result
+from assay.graphs.sygra_classes import UnitMetricResult, as_mapping, lost_result
 from assay.graphs.unit_metrics import UNIT_METRICS, Compare, measure
 from assay.records import Failed, JSONDict, UserValue
 from assay.score_keys import metric_name_problem
@@ -111,7 +111,7 @@ def _side(node: Record, state: Record, key: str, dialect: Dialect) -> JSONDict:
     if name not in state:
         raise KeyError(f"the state has no {name!r}, which {key} names; it has {', '.join(map(str, state))}")
     value = state[name]
-    return dict(value) if isinstance(value, Mapping) and not dialect.wraps_mappings_as_text else {"text": value}
+    return {"text": value} if dialect.wraps_mappings_as_text else as_mapping(value)
 
 
 def _measure_as_sygra(compare: Compare, name: str, right: JSONDict, answer: JSONDict) -> UnitMetricResult:
@@ -177,11 +177,6 @@ def judge_metrics(node: Record) -> dict[str, Value]:
     return {entry.field: entry.bind(OURS) for entry in read_unit_entries(node) if entry.asks}
 
 
-def metrics_by_field(node: Record) -> dict[str, Metric]:
-    """By field that the node writes its unit metric, where that is known."""
-    return {entry.field: entry.declared for entry in read_unit_entries(node) if entry.declared is not None}
-
-
 def unit_metric_fields(node: Record) -> list[str]:
     """All fields that the node writes."""
     return [entry.field for entry in read_unit_entries(node)]
@@ -189,15 +184,15 @@ def unit_metric_fields(node: Record) -> list[str]:
 
 def runs_code(node: Record) -> bool:
     """Whether one of the node's metrics executes what the model wrote."""
-    return any(metric.runs_code for metric in metrics_by_field(node).values())
+    known = [entry.declared for entry in read_unit_entries(node)]
+    return any(declared is not None and declared.runs_code for declared in known)
 
 
-def check_unit_metrics(node_config: Record, place: Place, at: Places | None = None) -> list[Problem]:
+def check_unit_metrics(node_config: Record, at: Places) -> list[Problem]:
     """All that is wrong with the node: what it lacks, unknown metrics and parameters, fields that clash.
 
-    `place` is that of the node, `at` returns the place of its keys.
+    `at` returns the place of the node, or of its keys.
     """
-    at = at or (lambda *_: place)
     problems = [
         Problem(at(key), f"UnitMetrics has no key {key!r}", f"did you mean {near!r}?")
         for key in node_config
@@ -207,19 +202,19 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
     known = read_unit_entries(node_config)
     needs_golden = "golden_key" in node_config or not known or any(entry.needs_golden for entry in known)
     problems += [
-        Problem(place, f"UnitMetrics needs {key!r}", f"add `{key}:` with a key of the state")
+        Problem(at(), f"UnitMetrics needs {key!r}", f"add `{key}:` with a key of the state")
         for key in (*(["golden_key"] if needs_golden else []), "predicted_key")
         if not isinstance(node_config.get(key), str) or not node_config[key]
     ]
     entries = node_config.get("unit_metrics_map")
     if not isinstance(entries, list) or not entries:
         fix = "add `unit_metrics_map:` with a list of `name:` and `params:`"
-        return [*problems, Problem(place, "UnitMetrics has no unit metrics", fix)]
+        return [*problems, Problem(at(), "UnitMetrics has no unit metrics", fix)]
     for number, entry in enumerate(entries):
         problems += _entry_problems(entry, number, at)
     if problems:
         return problems
-    return _field_problems(node_config, place, at)
+    return _field_problems(node_config, at)
 
 
 def shape_problems(entry: UserValue, number: int, where: str, keys: Sequence[str], place: Place) -> Iterator[Problem]:
@@ -275,20 +270,18 @@ def _entry_problems(entry: Record, number: int, at: Places) -> list[Problem]:
     return [Problem(at("unit_metrics_map", number, "at_max_turns"), what, fix)]
 
 
-def _field_problems(node: Record, place: Place, at: Places) -> list[Problem]:
+def _field_problems(node: Record, at: Places) -> list[Problem]:
     fields, declared = unit_metric_fields(node), _declared(node)
     said = ("a unit metric cannot write", "two unit metrics write")
     problems = list(name_problems([(field, at("unit_metrics_map", n)) for n, field in enumerate(fields)], *said))
     if declared:
         problems += [
-            Problem(
-                place, f"UnitMetrics writes {field!r}, which is none of its output_keys", "add it to `output_keys:`"
-            )
+            Problem(at(), f"UnitMetrics writes {field!r}, which is none of its output_keys", "add it to `output_keys:`")
             for field in dict.fromkeys(fields)
             if field not in declared
         ]
         problems += [
-            Problem(place, f"no unit metric writes the output key {key!r}", did_you_mean(str(key), fields))
+            Problem(at(), f"no unit metric writes the output key {key!r}", did_you_mean(str(key), fields))
             for key in declared
             if key not in fields
         ]

@@ -1,9 +1,13 @@
-"""Comparisons and backend verifications as text: tables, a summary of eight lines, JSON, CSV."""
+"""Comparisons and backend verifications as text: tables, a summary of eight lines, JSON, CSV; and verdicts of gates for CI: JUnit
+XML, a summary in Markdown, and annotations of GitHub."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+from xml.etree import ElementTree
 
 from assay.comparison.verification import (
     DIFFER,
@@ -34,7 +38,6 @@ from assay.number_text import (
     format_signed,
 )
 from assay.records import AnyJSON, JSONDict
-from assay.report.cell_text import direction_arrow
 from assay.report.report_table import (
     Cell,
     Column,
@@ -44,16 +47,20 @@ from assay.report.report_table import (
     PartsCell,
     PValueCell,
     ReportTable,
+    ShareCell,
     Style,
     TableLine,
     TextCell,
+    make_table,
+    number_columns,
 )
 from assay.report.table import metric_cell, shorten_table
-from assay.report.table_writers import csv_text, write_markdown
-from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
+from assay.report.table_writers import csv_text, direction_arrow, write_markdown
+from assay.runs.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict, decision_of
 from assay.runs.results import tasks_text
-from assay.safe_text import cut
-from assay.score_keys import shown_filter
+from assay.safe_text import cut, markdown_text
+from assay.score_keys import metric_title, shown_filter
+from assay.statistics.intervals import Decision
 
 VERDICT_STYLES: Mapping[str, Style] = {"better": "better", "worse": "worse", "differs": "warning"}
 DrawTable = Callable[[ReportTable], str]
@@ -404,12 +411,11 @@ def _heading(of: Verification) -> Iterator[str]:
 
 
 def _kinds(of: Verification, draw: DrawTable) -> Iterator[str]:
-    columns = [Column("requests"), *(Column(name, align="right") for name in ("asked", "compared", "not comparable"))]
-    lines = [
-        TableLine([KIND_NAMES[kind], CountCell(asked), CountCell(compared), CountCell(left or None)])
+    rows = [
+        (KIND_NAMES[kind], CountCell(asked), CountCell(compared), CountCell(left or None))
         for kind, asked, compared, left in counts_by_kind(of)
     ]
-    yield draw(ReportTable(columns, lines))
+    yield draw(make_table(["requests", *number_columns("asked", "compared", "not comparable")], rows))
     if of.answers.requests["sampled"]:
         yield "sampled generations differ by chance: only their scores are compared"
     for each in of.of.left_out:
@@ -465,29 +471,26 @@ def _choices(of: Verification) -> Iterator[str]:
 
 def _rows(rows: Sequence[VerificationRow], draw: DrawTable) -> Iterator[str]:
     if rows:
-        numbers = ("n", "A", "B", "Drift")
-        columns = [
-            *map(Column, ("Task", "Metric", "Filter")),
-            *(Column(name, align="right") for name in numbers),
-            Column("95 %", "interval"),
-            Column("", "is_off"),
-        ]
-        yield draw(ReportTable(columns, [_row(row) for row in rows]))
+        numbers = number_columns("n", "A", "B", "Drift")
+        yield draw(
+            make_table(
+                ["Task", "Metric", "Filter", *numbers, Column("95 %", "interval"), Column("", "is_off")],
+                map(_row, rows),
+            )
+        )
 
 
-def _row(row: VerificationRow) -> TableLine:
+def _row(row: VerificationRow) -> list[Cell]:
     change = row.drift.change
     ends = change.reason if change.interval is None else IntervalCell(*change.interval, is_signed=True, digits=4)
     numbers = (NumberCell(row.drift.before, digits=4), NumberCell(row.drift.after, digits=4))
     moved = NumberCell(change.value, digits=4, is_signed=True)
-    return TableLine(
-        [row.task, row.metric, row.filter, CountCell(change.n), *numbers, moved, ends, "off" if row.is_off else ""]
-    )
+    return [row.task, row.metric, row.filter, CountCell(change.n), *numbers, moved, ends, "off" if row.is_off else ""]
 
 
 def _failures(of: Verification) -> Iterator[str]:
     for side in (0, 1):
-        reasons = Counter(each[side + 1] for each in of.answers.failures if each[side + 1])
+        reasons = Counter(filter(None, (failure.b if side else failure.a for failure in of.answers.failures)))
         if reasons:
             yield f"{'AB'[side]} failed {reasons.total()} requests:"
             yield from (f"  {count} × {reason}" for reason, count in reasons.most_common(MAX_EXAMPLES))
@@ -529,16 +532,12 @@ def _excerpt(of: Divergence, text: str) -> str:
 def verification_json(of: Verification) -> JSONDict:
     """The verification as a JSON object."""
     answers = of.answers
-    by_request, by_token = (
-        [each.difference for each in answers.likelihoods],
-        [each.per_token for each in answers.likelihoods],
-    )
     return {
         "verdict": of.verdict,
         "because": list(of.because),
         "a": {"model": of.of.labels[0], "identity": of.of.identities[0]},
         "b": {"model": of.of.labels[1], "identity": of.of.identities[1]},
-        "tolerance": {"per_token": of.tolerance.per_token, "texts": of.tolerance.texts},
+        "tolerance": asdict(of.tolerance),
         "requests": {
             kind: {"asked": asked, "compared": compared, "not_comparable": left}
             for kind, asked, compared, left in counts_by_kind(of)
@@ -549,28 +548,29 @@ def verification_json(of: Verification) -> JSONDict:
         "texts": {
             "compared": answers.compared["generate"],
             "equal": answers.compared["generate"] - len(answers.divergences),
-            "divergences": [{**each._asdict(), "where": each.where._asdict()} for each in answers.divergences],
+            "divergences": [*map(asdict, answers.divergences)],
         },
         "likelihoods": {
             "compared": len(answers.likelihoods),
             "counted_tokens": of.of.count_tokens is not None,
             "greedy_changed": answers.greedy_changed,
-            "per_request": {**spread(by_request), "histogram": _histogram_json(by_request)},
-            "per_token": {**spread(by_token), "histogram": _histogram_json(by_token)},
+            "per_request": _differences_json([each.difference for each in answers.likelihoods]),
+            "per_token": _differences_json([each.per_token for each in answers.likelihoods]),
         },
         "choices": {
             "questions": answers.questions,
-            "flips": [{**each._asdict(), "where": each.where._asdict()} for each in answers.flips],
+            "flips": [*map(asdict, answers.flips)],
         },
         "scores": [_score_json(row) for row in of.rows],
-        "failures": [{**each._asdict(), "where": each.where._asdict()} for each in answers.failures],
+        "failures": [*map(asdict, answers.failures)],
         "broken": dict(of.of.broken),
         "remarks": list(of.of.remarks),
     }
 
 
-def _histogram_json(values: Sequence[float]) -> list[JSONDict]:
-    return [{"up_to": edge, "count": count} for edge, count in histogram(values, EDGES)]
+def _differences_json(values: Sequence[float]) -> JSONDict:
+    counts = [{"up_to": edge, "count": count} for edge, count in histogram(values, EDGES)]
+    return {**spread(values), "histogram": counts}
 
 
 def _score_json(row: VerificationRow) -> JSONDict:
@@ -587,3 +587,153 @@ def _score_json(row: VerificationRow) -> JSONDict:
         "reason": drift.change.reason,
         "off": row.is_off,
     }
+
+
+Policy = Literal["pass", "fail"] | None
+"""How an inconclusive gate counts: None as itself, with its own exit code."""
+MARKS: dict[Decision, str] = {"pass": "✅", "fail": "❌", "inconclusive": "⚠️"}
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class GateOutcome:
+    """All verdicts of a command, and what inconclusive ones count as."""
+
+    title: str
+    verdicts: Sequence[GateVerdict]
+    policy: Policy = None
+    notes: Sequence[str] = ()
+
+    def counted(self, verdict: GateVerdict) -> Decision:
+        """Apply the policy to a verdict. A run that is not complete passes by no policy."""
+        if verdict.decision != "inconclusive" or self.policy is None or (verdict.kind, self.policy) == ("run", "pass"):
+            return verdict.decision
+        return self.policy
+
+    @property
+    def decision(self) -> Decision | None:
+        return decision_of([replace(each, decision=self.counted(each)) for each in self.verdicts])
+
+
+def gates_text(outcome: GateOutcome) -> str:
+    """The verdicts as lines, and the one of all in front."""
+    return "\n".join(line.replace("\n", "⏎") for line in (headline(outcome), *map(gate_line, outcome.verdicts)))
+
+
+def headline(outcome: GateOutcome) -> str:
+    decision = decision_of(outcome.verdicts)
+    if decision is None:
+        return outcome.title
+    counts = f" (counts as {outcome.policy}: --inconclusive {outcome.policy})" if decision != outcome.decision else ""
+    return f"{DECISIONS[decision]}{counts}: {outcome.title}"
+
+
+def gates_markdown(outcome: GateOutcome) -> str:
+    """The verdicts as Markdown, for GitHub's step summary or a comment."""
+    counts = Counter(each.decision for each in outcome.verdicts)
+    rows = []
+    for each in outcome.verdicts:
+        value, bound = ("" if n is None else gate_number(each, n) for n in (each.difference, each.bound))
+        rows.append([MARKS[each.decision], each.gate, each.row, value, bound, each.reason])
+    parts = [
+        f"### {MARKS[outcome.decision or 'pass']} {markdown_text(headline(outcome))}",
+        write_markdown(
+            make_table([Column("", "decision"), "gate", "row", *number_columns("value", "bound"), "note"], rows)
+        ),
+        ", ".join(f"{counts[name]} {name}" for name in MARKS if counts[name]),
+        *(f"> {markdown_text(note)}" for note in outcome.notes),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def recovery_table(comparison: Comparison) -> ReportTable:
+    """How much of the first run's number each other one keeps."""
+    level = Column(format_level(comparison.level), "interval")
+    rows: list[list[Cell]] = []
+    for row in comparison.rows:
+        if row.recovery is not None and row.a is not None and row.b is not None:
+            low, high = row.recovery.low, row.recovery.high
+            known = low is not None and high is not None
+            ends = f"{format_share(low, 2)} … {format_share(high, 2)}" if known else "–"
+            run = comparison.runs[row.run].label
+            numbers = NumberCell(row.a, digits=4), NumberCell(row.b, digits=4), ShareCell(row.recovery.value, digits=2)
+            rows.append([row.name, metric_title(row.metric, row.filter), run, *numbers, ends])
+    return make_table(["Tasks", "Metric", "Run", *number_columns("a", "b", "b ÷ a"), level], rows)
+
+
+def annotations(outcome: GateOutcome) -> list[str]:
+    """A command of GitHub Actions for each gate that does not pass."""
+    lines = []
+    for each in outcome.verdicts:
+        counted = outcome.counted(each)
+        if each.decision != "pass":
+            level = "error" if counted == "fail" else "warning"
+            title = f"gate {each.decision}: {each.gate}"
+            lines.append(f"::{level} title={_property(title)}::{_message(gate_line(each)[2:])}")
+    return lines
+
+
+def _message(text: str) -> str:
+    r"""
+    >>> _message("100% sure\n::error::x")
+    '100%25 sure%0A::error::x'
+    """
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def junit_xml(outcome: GateOutcome, seconds: float = 0.0, error: str = "") -> bytes:
+    """The verdicts as JUnit XML, a test case for each. An inconclusive one is an error; a failure or skipped where the policy
+    says so. `error` is that of a command without a verdict."""
+    cases = [_case(outcome, each) for each in outcome.verdicts]
+    if error:
+        cases.append(
+            _test_case("assay.gate", "configuration", ("error", "configuration", error.splitlines()[0], error))
+        )
+    counts = Counter(child.tag for case in cases for child in case if child.tag != "system-out")
+    numbers = {
+        "tests": str(len(cases)),
+        "failures": str(counts["failure"]),
+        "errors": str(counts["error"]),
+        "skipped": str(counts["skipped"]),
+        "time": f"{seconds:.3f}",
+    }
+    suite = ElementTree.Element("testsuite", {"name": _in_xml(f"assay gate {outcome.title}"), **numbers})
+    suite.extend(cases)
+    root = ElementTree.Element(
+        "testsuites", {"name": "assay gate", **{k: v for k, v in numbers.items() if k != "skipped"}}
+    )
+    root.append(suite)
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'.encode()
+
+
+def _case(outcome: GateOutcome, verdict: GateVerdict) -> ElementTree.Element:
+    line = gate_line(verdict)
+    counted, kind = outcome.counted(verdict), None
+    if verdict.decision != "pass":
+        tag = {"fail": "failure", "pass": "skipped", "inconclusive": "error"}[counted]
+        kind = (tag, verdict.decision, line[2:], line)
+    name = f"{verdict.gate}: {verdict.row}"
+    return _test_case(f"assay.gate.{verdict.name}", name, kind, line)
+
+
+def _test_case(
+    classname: str, name: str, kind: tuple[str, str, str, str] | None, said: str = ""
+) -> ElementTree.Element:
+    case = ElementTree.Element("testcase", {"classname": _in_xml(classname), "name": _in_xml(name), "time": "0"})
+    if kind is not None:
+        tag, type_name, message, text = kind
+        about = {"message": _in_xml(message)} if tag == "skipped" else {"message": _in_xml(message), "type": type_name}
+        ElementTree.SubElement(case, tag, about).text = _in_xml(text)
+    else:
+        ElementTree.SubElement(case, "system-out").text = _in_xml(said)
+    return case
+
+
+def _in_xml(text: str) -> str:
+    """Replace characters that XML 1.0 cannot have."""
+    return _NOT_IN_XML.sub("�", text)

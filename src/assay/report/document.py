@@ -4,16 +4,15 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from assay.comparison.compare import answer, compare, target
-from assay.comparison.judge_card import CardEntry, judge_card
-from assay.comparison.labelling import labelled_rows
+from assay.comparison.labelling import CardEntry, judge_card, labelled_rows
 from assay.errors import AssayError
-from assay.results import ReliabilityPoint, Row
+from assay.results import ReliabilityPoint, Row, keys
 from assay.runs.comparison import Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.folder import CUT_OFF, RunError, no_run
@@ -33,11 +32,12 @@ MAX_COLUMN_VALUES = 1000
 """A column with more values is not a slicing column."""
 
 
-class Slice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Slice:
     """The documents of a task with one value of a column, and their score."""
 
     name: str
-    number: Estimate
+    number: Estimate = field(metadata=keys("value", "low", "high"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,18 +302,13 @@ def _add(axes: "Axes", shape: Shape) -> None:
             dash: Literal["--", "-"] = "--" if dashed else "-"
             axes.add_line(lines.Line2D(xs, ys, color=COLORS[color].paper, linewidth=width, linestyle=dash, zorder=2))
         case Polygon(points, color):
-            axes.add_patch(patches.Polygon(list(points), closed=True, color=COLORS[color].paper, linewidth=0, zorder=2))
+            axes.add_patch(patches.Polygon(list(points), closed=True, **_fill(color)))
         case Box(x, y, width, height, color, radius):
-            corners = (
-                patches.BoxStyle.Round(pad=0.0, rounding_size=radius) if radius else patches.BoxStyle.Square(pad=0.0)
-            )
-            axes.add_patch(
-                patches.FancyBboxPatch(
-                    (x, y), width, height, boxstyle=corners, color=COLORS[color].paper, linewidth=0, zorder=2
-                )
-            )
+            style = patches.BoxStyle
+            corners = style.Round(pad=0.0, rounding_size=radius) if radius else style.Square(pad=0.0)
+            axes.add_patch(patches.FancyBboxPatch((x, y), width, height, boxstyle=corners, **_fill(color)))
         case Disc(x, y, radius, color):
-            axes.add_patch(patches.Circle((x, y), radius, color=COLORS[color].paper, linewidth=0, zorder=2))
+            axes.add_patch(patches.Circle((x, y), radius, **_fill(color)))
         case Label():
             axes.text(
                 shape.x, shape.y, visible(shape.text), fontsize=shape.size, color=COLORS[shape.color].paper,
@@ -321,6 +316,10 @@ def _add(axes: "Axes", shape: Shape) -> None:
                 rotation=90 if shape.upward else 0, rotation_mode="anchor", parse_math=False,
                 fontweight="bold" if shape.bold else "normal", family="sans-serif", zorder=3,
             )  # fmt: skip
+
+
+def _fill(color: str) -> dict[str, Any]:
+    return {"color": COLORS[color].paper, "linewidth": 0, "zorder": 2}
 
 
 def is_finite(*numbers: float | None) -> bool:

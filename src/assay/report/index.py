@@ -9,7 +9,6 @@ import gc
 import os
 import threading
 import time
-import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -112,12 +111,11 @@ class IndexedRun:
 
 @dataclass(slots=True)
 class _Slot:
-    """An entry with its stamp; its rows are in memory, or at a place of the file, with their checksum."""
+    """An entry with its stamp, and its rows as they were packed."""
 
     stamp: Stamp
     entry: IndexedRun
-    rows: bytes | None
-    at: tuple[int, int, int] = (0, 0, 0)
+    rows: bytes
 
 
 def read_run(path: Path, name: str) -> Run:
@@ -153,8 +151,6 @@ class RunIndex:
         """Number of runs that are found and not read yet."""
         self.paths: dict[str, Path] = {}
         self._slots: dict[str, _Slot] = {}
-        self._close: Callable[[], object] = bool
-        self._handle: int | None = None
         self._changes, self._saved = 0, 0.0
         self._lock = threading.RLock()
         self._is_run = holds_run(folder)
@@ -202,35 +198,10 @@ class RunIndex:
             return {name: self._rows(name) for name in names if name in self._slots}
 
     def _rows(self, name: str) -> list[IndexedRow]:
-        packed = self._packed(name)
-        if self._slots[name].rows is None:
-            with suppress(*DAMAGED, zlib.error):
-                return _unpack(packed, MOST_ROWS)
-            packed = self._read_again(name)
-        return _unpack(packed)
-
-    def _packed(self, name: str) -> bytes:
-        """The rows of a run as the file of the index has them."""
-        slot = self._slots[name]
-        if slot.rows is not None:
-            return slot.rows
-        start, size, checksum = slot.at
-        with suppress(OSError, OverflowError):
-            packed = os.pread(self._handle, size, start) if self._handle is not None else b""
-            if zlib.crc32(packed) == checksum:
-                return packed
-        return self._read_again(name)
-
-    def _read_again(self, name: str) -> bytes:
-        """Take the rows from the run itself, where the file of the index is damaged."""
-        self._put(name, self._slots[name].entry.path)
-        return self._slots[name].rows or EMPTY
-
-    def _hold(self, file: BinaryIO) -> None:
-        """Hold the file that rows are read from: another process may put a new one in its place."""
-        self._close()
-        self._handle = os.dup(file.fileno())
-        self._close = weakref.finalize(self, os.close, self._handle)
+        with suppress(*DAMAGED, zlib.error):
+            return _unpack(self._slots[name].rows, MOST_ROWS)
+        self._put(name, self._slots[name].entry.path)  # the file of the index is damaged: from the run itself
+        return _unpack(self._slots[name].rows)
 
     # ---- looking for changes
 
@@ -299,7 +270,6 @@ class RunIndex:
             with suppress(*DAMAGED), no_collector():
                 with open_file(place) as file:
                     self._slots = dict(_read_slots(file, self.folder))
-                    self._hold(file)
                 gc.freeze()  # the entries stay: looking through ten thousand of them takes longer than listing them
                 return
 
@@ -323,40 +293,25 @@ class RunIndex:
                 part = place.with_name(f"{place.name}.{os.getpid()}.{threading.get_ident()}.part")
                 try:
                     place.parent.mkdir(parents=True, exist_ok=True) if place.parent != self.folder else None
-                    ends = self._write(part)
-                    with open_file(part) as file:  # before it has its name: another process may put its own file there
-                        part.replace(place)
-                        self._hold(file)
+                    self._write(part)
+                    part.replace(place)
                 except OSError:
                     with suppress(OSError):
                         part.unlink(missing_ok=True)
                     continue
-                for slot, at in ends:
-                    slot.rows, slot.at = None, at
                 return
 
-    def _write(self, part: Path) -> list[tuple[_Slot, tuple[int, int, int]]]:
+    def _write(self, part: Path) -> None:
         """Write the file: a line about it, the entries, and the rows of each at its place."""
         heads: list[list[Any]] = []
-        blobs, kept, at = list[bytes](), list[_Slot](), 0
-        for name in [name for name, slot in self._slots.items() if slot.stamp]:
-            packed = self._packed(name)
-            slot = self._slots[name]  # read again, where the rows of the file are damaged
-            if not slot.stamp:
-                continue
-            heads.append([name, slot.stamp, entry_json(slot.entry), at, len(packed), zlib.crc32(packed)])
-            blobs.append(packed)
-            kept.append(slot)
-            at += len(packed)
+        at, kept = 0, {name: slot for name, slot in self._slots.items() if slot.stamp}
+        for name, slot in kept.items():
+            heads.append([name, slot.stamp, entry_json(slot.entry), at, len(slot.rows), zlib.crc32(slot.rows)])
+            at += len(slot.rows)
         listed = orjson.dumps(heads, option=orjson.OPT_NON_STR_KEYS)
         about = {"format": FORMAT, "version": __version__, "bytes": len(listed), "crc32": zlib.crc32(listed)}
-        first = orjson.dumps(about) + b"\n"
         with part.open("wb") as file:
-            file.write(first)
-            file.write(listed)
-            file.writelines(blobs)
-        start = len(first) + len(listed)
-        return [(slot, (start + head[3], head[4], head[5])) for slot, head in zip(kept, heads, strict=True)]
+            file.writelines([orjson.dumps(about), b"\n", listed, *(slot.rows for slot in kept.values())])
 
 
 EMPTY = zlib.compress(b"[]", 1)
@@ -381,11 +336,11 @@ def _read_slots(file: BinaryIO, folder: Path) -> Iterator[tuple[str, _Slot]]:
     listed = file.read(min(max(about["bytes"], 0), left))
     if zlib.crc32(listed) != about["crc32"]:
         raise ValueError("damaged")
-    start = len(first) + len(listed)
+    packed = file.read()
     for name, stamp, entry, at, size, checksum in orjson.loads(listed):
-        if not 0 <= size <= left:
-            raise ValueError("damaged")
-        yield name, _Slot(stamp, entry_from(entry, folder / name), None, (start + at, size, checksum))
+        rows = packed[at : at + size]
+        is_whole = zlib.crc32(rows) == checksum  # others are read from the run when they are needed
+        yield name, _Slot(stamp, entry_from(entry, folder / name), rows if is_whole else b"")
 
 
 def folder_stamp(path: Path) -> Stamp:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from assay.number_text import format_decimal, format_end, format_level
-from assay.report.cell_text import error_factor
 from assay.report.charts import Point, draw_bar
 from assay.report.comparison_text import compared_table, row_columns, rows_of_run
 from assay.report.document import Slice
@@ -19,20 +18,23 @@ from assay.report.report_table import (
     Style,
     TableLine,
     TextCell,
+    make_table,
+    number_columns,
 )
 from assay.report.table import documents_cell, failed_cell, interval_cell, metric_cell, number_cell, table_rows
+from assay.report.table_writers import error_factor
 from assay.results import Estimate, Row
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.lines import ResultLine
 
 NUMBER_COLUMNS = (
     Column("Metric"),
-    Column("Value", align="right"),
+    *number_columns("Value"),
     Column("95 %", "interval"),
     Column("", "bar", drop=1),
-    Column("n", align="right"),
+    *number_columns("n"),
 )
-SHORT_COLUMNS = (Column("Value", align="right"), Column("95 %", "interval"), Column("n", align="right"))
+SHORT_COLUMNS = (*number_columns("Value"), Column("95 %", "interval"), *number_columns("n"))
 IN_PAGES = ("metric", "a", "b", "difference", "interval", "p", "p_holm", "counts", "n", "mde", "conclusion")
 
 
@@ -144,8 +146,7 @@ def numbers_table(rows: Iterable[tuple[Row, Cell, bool]]) -> ReportTable:
 
 def slices_table(column: str, slices: Iterable[Slice]) -> ReportTable:
     """The score, its interval and the number of documents of every value of a column."""
-    lines = [TableLine([part.name, *short_cells(part.number)]) for part in slices]
-    return ReportTable([Column(column), *SHORT_COLUMNS], lines)
+    return make_table([column, *SHORT_COLUMNS], ([part.name, *short_cells(part.number)] for part in slices))
 
 
 def short_cells(number: Estimate) -> list[Cell]:

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from os import PathLike
@@ -22,9 +22,9 @@ from assay.report.charts import (
     Panel,
     Point,
     Series,
-    TickMaker,
     draw,
     draw_part,
+    estimate_point,
     interval_text,
     reliability_panel,
     reliability_points,
@@ -200,10 +200,7 @@ def _direction(better: bool | None) -> str:
 
 
 def _point(at: float, number: Number, name: str) -> Point:
-    row, what = number.row, f"{number.line.alias} {_metric_text(number.row)}"
-    estimate = row.estimate
-    shown = interval_text(estimate.value or 0.0, estimate.low, estimate.high)
-    return Point(at, estimate.value or 0.0, estimate.low, estimate.high, f"{name}: {what} {shown}, n {estimate.n:,}")
+    return estimate_point(at, number.row.estimate, f"{name}: {number.line.alias} {_metric_text(number.row)}")
 
 
 # --- intervals of tasks
@@ -261,13 +258,15 @@ def _over_time(runs: Sequence[Run], options: PlotOptions) -> Chart:
     if not options.tasks:  # without a choice, what is not a member of a group: the numbers that people watch
         numbers = [number for number in numbers if not number.line.depth] or numbers
     keys = list(dict.fromkeys(number.key for number in numbers))
-    if len(keys) > MAX_PANELS:
-        raise ConfigError.at("tasks", f"{len(keys)} panels are too many for a picture", "choose some with --tasks")
+    _refuse_many(keys)
     models = _models(runs, by_step)
-    label, ticks = ("training step", None) if by_step else ("date (UTC)", date_ticks)
-    panels = [
-        _time_panel(runs, [each for each in numbers if each.key == key], known, models, (label, ticks)) for key in keys
-    ]
+    panels = []
+    for key in keys:
+        own = [number for number in numbers if number.key == key]
+        series = _lines_of_models(runs, own, known, models)
+        first, is_share = own[0], all(number.row.estimate.is_share for number in own)
+        label = f"{_metric_text(first.row)}{' (share of 1)' if is_share else ''}"
+        panels.append(time_panel(first.line.alias, label, series, known, by_step=by_step, is_share=is_share))
     title = options.title or f"{len(runs)} runs over {'training steps' if by_step else 'time'}"
     return Chart(title, panels, list(dict.fromkeys(models)), _notes(runs))
 
@@ -278,23 +277,26 @@ def _models(runs: Sequence[Run], by_step: bool) -> list[str]:
     return [""] * len(runs) if by_step or len(set(models)) == len(models) else models
 
 
-def _time_panel(
-    runs: Sequence[Run], numbers: Sequence[Number], places: Sequence[float], models: Sequence[str],
-    across: tuple[str, TickMaker | None],
-) -> Panel:  # fmt: skip
-    names = list(dict.fromkeys(models))
+def _lines_of_models(
+    runs: Sequence[Run], numbers: Sequence[Number], places: Sequence[float], models: Sequence[str]
+) -> list[Series]:
     series = []
-    for place, model in enumerate(names):
+    for place, model in enumerate(dict.fromkeys(models)):
         own = sorted((each for each in numbers if models[each.run] == model), key=lambda each: places[each.run])
         points = [_point(places[each.run], each, runs[each.run].name) for each in own]
         series.append(Series(model, points, place))
-    first, is_share = numbers[0], all(each.row.estimate.is_share for each in numbers)
-    label = f"{_metric_text(first.row)}{' (share of 1)' if is_share else ''}"
-    return Panel(first.line.alias, label, series, at_label=across[0], limits=(0.0, 1.0) if is_share else None,
-                 at_ticks=across[1], at_limits=_spread(places))  # fmt: skip
+    return series
 
 
-def _spread(places: Sequence[float]) -> tuple[float, float]:
+def time_panel(
+    title: str, label: str, series: Sequence[Series], places: Sequence[float], *, by_step: bool, is_share: bool
+) -> Panel:
+    """Numbers over training steps, or over dates."""
+    return Panel(title, label, series, at_label="training step" if by_step else "date (UTC)", at_limits=ends_of_axis(places),
+                 limits=(0.0, 1.0) if is_share else None, at_ticks=None if by_step else date_ticks)  # fmt: skip
+
+
+def ends_of_axis(places: Sequence[float]) -> tuple[float, float]:
     """The ends of the axis: a little beyond the first and the last run."""
     low, high = min(places), max(places)
     pad = (high - low) * 0.05 or 0.5
@@ -362,7 +364,7 @@ def _curve_title(runs: Sequence[Run], task: str, metric: ScoreKey, series: Seque
     return f"{task}, ECE " + ", ".join(format_decimal(value, 3) for value in numbers) if numbers else task
 
 
-def _refuse_many(panels: Mapping[tuple[str, ScoreKey], object]) -> None:
+def _refuse_many(panels: Collection[tuple[str, ScoreKey]]) -> None:
     if len(panels) > MAX_PANELS:
         raise ConfigError.at("tasks", f"{len(panels)} panels are too many for a picture", "choose some with --tasks")
 
@@ -419,9 +421,7 @@ def _pass_series(name: str, number: int, alias: str, scores: Sequence[Sequence[f
     points = []
     for k in range(1, len(scores[0]) + 1):
         passed = combine([scores], how=f"pass@{k}")  # type: ignore[list-item]  # rows of scores, as pass@k takes them
-        value = float(passed)
-        shown = interval_text(value, passed.low, passed.high)
-        points.append(Point(k, value, passed.low, passed.high, f"{name}: {alias} pass@{k} {shown}, n {passed.n:,}"))
+        points.append(estimate_point(k, passed, f"{name}: {alias} pass@{k}"))
     return Series(name, points, number)
 
 
@@ -521,14 +521,7 @@ def slices_panel(slices: Sequence[Slice], key: ScoreKey) -> Panel:
     """A row for each slice of a task's documents: from 0 to 1 where all are shares."""
     numbers = [part.number for part in slices]
     points = [
-        Point(
-            row,
-            float(number),
-            number.low,
-            number.high,
-            f"{part.name}: {interval_text(float(number), number.low, number.high)}, n {number.n:,}",
-            text=f"{format_decimal(number.value)} · n {number.n:,}",
-        )
+        estimate_point(row, number, f"{part.name}:", f"{format_decimal(number.value)} · n {number.n:,}")
         for row, (part, number) in enumerate(zip(slices, numbers, strict=True))
     ]
     ends = [end for number in numbers for end in (number.value, number.low, number.high) if end is not None]

@@ -1,4 +1,5 @@
-"""Progress of a run: one live line on a terminal, one line a minute in a log."""
+"""Progress of a run: one live line on a terminal, one line a minute in a log; in a notebook, which keeps all that is written, one
+line that is rewritten, and more rarely with time."""
 
 import shutil
 import sys
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from assay.tasks.run import TaskRun
 
 LOG_SECONDS = 60.0
+NOTEBOOK_WIDTH = 100
+"""Columns of the line: the width of a notebook is unknown."""
 BAR, MIN_BAR = 24, 6
 """Width of the bar, and the width below which it is left out."""
 MAX_NAME = 28
@@ -25,10 +28,11 @@ MAX_NAME = 28
 class Progress:
     """Called by the run as it advances; shows progress. A context manager, so that the terminal is restored."""
 
-    def __init__(self) -> None:
-        self._last = time.monotonic()
+    def __init__(self, *, from_python: bool = False) -> None:
+        self._started = self._last = time.monotonic()
         self._display: Any = None
         self._unreachable = False
+        self._in_notebook = from_python and "ipykernel" in sys.modules and not sys.stderr.isatty()
 
     def __enter__(self) -> "Progress":
         if sys.stderr.isatty():
@@ -42,6 +46,8 @@ class Progress:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         if self._display is not None:
             self._display.stop()
+        if self._in_notebook and self._last > self._started:
+            sys.stderr.write("\n")
 
     def __call__(self, run: "RunProgress") -> None:
         left = time_left_of(run)  # called also where nothing is shown: it measures what is recent
@@ -50,6 +56,12 @@ class Progress:
 
             line = terminal_line(run, left, shutil.get_terminal_size().columns - 1)
             self._display.update(Text(line, no_wrap=True))
+        elif self._in_notebook:
+            now = time.monotonic()
+            if now - self._last >= max(1.0, (self._last - self._started) / 100):
+                self._last = now
+                sys.stderr.write(f"\r{terminal_line(run, left, NOTEBOOK_WIDTH):{NOTEBOOK_WIDTH}}")
+                sys.stderr.flush()
         elif time.monotonic() - self._last > LOG_SECONDS or self._is_news(run):
             self._last = time.monotonic()
             sys.stderr.write(f"{printable(log_line(run, left))}\n")

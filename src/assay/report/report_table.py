@@ -5,8 +5,8 @@
         lines=[TableLine(["gsm8k", NumberCell(0.6133434), IntervalCell(0.58, 0.64), CountCell(1319)], style="bold")],
     )
     lines, left_out = write_terminal(table, width=80)        # report/terminal.py: leaves out what does not fit, wraps the rest
-    Path("table.tex").write_text(write_latex(table))         # report/latex.py
-    write_page_table(table, "results")                       # report/html.py; report/table_writers.py: Markdown, CSV, JSON
+    Path("table.tex").write_text(write_latex(table))         # report/table_writers.py
+    write_page_table(table, "results")                       # report/table_writers.py; report/table_writers.py: Markdown, CSV, JSON
 
 A cell holds the value, not its text: CSV and JSON write 0.6133434, a terminal 0.6133, LaTeX $0.6133$. How many digits a number
 has, and how durations and money look, is decided in assay/number_text.py alone.
@@ -272,7 +272,7 @@ class ReportTable:
         yield from map(RichText.from_ansi, self._fit(options.max_width, colored=console.color_system is not None))
 
     def _repr_html_(self) -> str:
-        from assay.report.html import write_html
+        from assay.report.table_writers import write_html
 
         return write_html(self)
 
@@ -291,6 +291,12 @@ class ReportTable:
             yield from wrap(note, width)
 
 
-def text_table(titles: Iterable[str], rows: Iterable[Sequence[Cell]]) -> ReportTable:
-    """A table whose columns are texts, without more about them than their titles."""
-    return ReportTable([Column(title) for title in titles], [TableLine(row) for row in rows])
+def number_columns(*titles: str) -> list[Column]:
+    """Columns of numbers, which end at the right."""
+    return [Column(title, align="right") for title in titles]
+
+
+def make_table(columns: Iterable[Column | str], rows: Iterable[Sequence[Cell]], title: str = "") -> ReportTable:
+    """A table of plain lines; a column of which nothing but its title is to be said is that text."""
+    named = [Column(column) if isinstance(column, str) else column for column in columns]
+    return ReportTable(named, [TableLine(row) for row in rows], title)

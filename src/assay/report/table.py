@@ -7,7 +7,6 @@ from typing import NamedTuple
 from assay.config.option import NOTHING
 from assay.number_text import NO_VALUE, format_decimal, format_duration, format_end, format_money
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.report.cell_text import cell_text, direction_arrow, error_factor
 from assay.report.report_table import (
     Cell,
     Column,
@@ -19,7 +18,10 @@ from assay.report.report_table import (
     Style,
     TableLine,
     TextCell,
+    make_table,
+    number_columns,
 )
+from assay.report.table_writers import cell_text, direction_arrow, error_factor
 from assay.results import Estimate, Results, Row
 from assay.runs.comparison import ComparedRow
 from assay.runs.lines import ResultLine, result_lines
@@ -109,7 +111,7 @@ def _result_columns(*, is_fitted: bool) -> list[Column]:
         Column("n-shot", align="right", drop=2),
         Column("Metric"),
     ]
-    numbers = [Column("95 %", "interval"), Column("n", align="right"), Column("failed", align="right")]
+    numbers = [Column("95 %", "interval"), *number_columns("n", "failed")]
     value = Column("Value", align="right")
     if is_fitted:
         return [*names, value, Column("Stderr", align="right", drop=3), *numbers]
@@ -248,20 +250,16 @@ def checkpoints_table(checkpoints: Mapping[str, Results | None]) -> ReportTable:
     rows = _checkpoint_rows(checkpoints)
     if len(checkpoints) > max(MOST_COLUMNS, len(rows)):
         titles = [" ".join(filter(None, (*row.label, row.arrow))) for row in rows]
-        columns = [Column("Model"), *(Column(title, align="right") for title in titles)]
         names = [name if results is not None else f"{name} (failed)" for name, results in checkpoints.items()]
-        lines = [
-            TableLine([name, *(_checkpoint_cell(results, row) for row in rows)])
+        by_run = [
+            [name, *(_checkpoint_cell(results, row) for row in rows)]
             for name, results in zip(names, checkpoints.values(), strict=True)
         ]
-        return ReportTable(columns, lines)
-    columns = [*map(Column, ("Tasks", "Filter", "Metric")), Column("", "direction")]
-    columns += [Column(name, align="right") for name in checkpoints]
-    lines = [
-        TableLine([*row.label, row.arrow, *(_checkpoint_cell(results, row) for results in checkpoints.values())])
-        for row in rows
+        return make_table(["Model", *number_columns(*titles)], by_run)
+    by_row = [
+        [*row.label, row.arrow, *(_checkpoint_cell(results, row) for results in checkpoints.values())] for row in rows
     ]
-    return ReportTable(columns, lines)
+    return make_table(["Tasks", "Filter", "Metric", Column("", "direction"), *number_columns(*checkpoints)], by_row)
 
 
 def headline(results: Results, most: int = 3) -> str:
@@ -325,23 +323,19 @@ def table_of_run(run: Run) -> ReportTable:
     """The results of a run as Python shows them: of one in progress how many documents of each task are answered."""
     title = f"{run.name}: {run.model}, {run.status}"
     if run.results.is_empty:
-        columns = [Column("Task"), Column("answered", align="right"), Column("documents", align="right")]
-        lines = [
-            TableLine([line.alias, CountCell(line.done or 0), CountCell(line.documents or 0)]) for line in run.lines
-        ]
-        return shorten_table(ReportTable(columns, lines, title, [run.problem] if run.problem else []))
+        rows = [(line.alias, CountCell(line.done or 0), CountCell(line.documents or 0)) for line in run.lines]
+        table = make_table(["Task", *number_columns("answered", "documents")], rows, title)
+        return shorten_table(replace(table, notes=[run.problem] if run.problem else []))
     return shorten_table(replace(summary_table(run), title=title, notes=run.remarks))
 
 
 def summary_table(run: Run, first: str = "Task") -> ReportTable:
     """The results of a run in a few columns: groups with their members below them, then the other tasks."""
     columns = [
-        Column(first),
-        Column("Metric"),
-        Column("Value", align="right"),
+        *map(Column, (first, "Metric")),
+        *number_columns("Value"),
         Column("95 %", "interval", align="right"),
-        Column("n", align="right"),
-        Column("failed", align="right"),
+        *number_columns("n", "failed"),
     ]
     lines = []
     for line in run.lines:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
-from assay.report.cell_text import cell_style, cell_text
 from assay.report.report_table import (
     Cell,
     IntervalCell,
@@ -17,6 +16,7 @@ from assay.report.report_table import (
     Style,
     TextCell,
 )
+from assay.report.table_writers import cell_style, cell_text
 from assay.safe_text import visible
 
 GAP = "  "

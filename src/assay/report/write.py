@@ -4,7 +4,7 @@ import base64
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from os import PathLike
@@ -14,30 +14,29 @@ import orjson
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from assay.comparison.judge_card import CardEntry
+from assay.comparison.labelling import CardEntry
 from assay.config.record_json import json_values
 from assay.errors import ConfigError, did_you_mean
 from assay.number_text import format_decimal, format_duration, format_money
 from assay.records import JSONDict, JSONObject
-from assay.report.cell_text import cell_text
 from assay.report.charts import CARD_WIDTH, Series, draw_part, reliability_panel, reliability_points
 from assay.report.comparison_text import row_json
 from assay.report.document import Curve, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.drawing import STYLE, Drawing, as_svg
-from assay.report.html import write_page_table
 from assay.report.page_tables import SHORT_COLUMNS, comparison_page_table, results_page_table, short_cells, slices_table
 from assay.report.pictures import draw_differences, forest_panel, slices_panel
 from assay.report.report_table import (
     Column,
     CountCell,
-    IntervalCell,
     NumberCell,
     ReportTable,
     TableLine,
+    make_table,
+    number_columns,
 )
 from assay.report.table import summary_table
-from assay.report.table_writers import csv_text, write_markdown
-from assay.results import Row
+from assay.report.table_writers import cell_text, csv_text, write_markdown, write_page_table
+from assay.results import Row, keys
 from assay.runs.comparison import ComparedRow, Comparison
 from assay.runs.extensions import ReportOptions
 from assay.runs.files import new_file
@@ -138,19 +137,14 @@ def _svg(drawing: Drawing) -> Markup:
 
 def curve_table(curve: Curve) -> ReportTable:
     """The table of a reliability curve: confidence, accuracy, its interval and the number of documents of every bin."""
-    columns = [Column("Confidence", align="right"), Column("Accuracy", align="right"), *SHORT_COLUMNS[1:]]
-    lines = []
-    for point in curve.points:
-        right = point.accuracy
-        numbers = (NumberCell(point.confidence, digits=4), NumberCell(right.value, digits=4))
-        lines.append(TableLine([*numbers, IntervalCell(right.low, right.high), CountCell(right.n)]))
-    return ReportTable(columns, lines)
+    rows = [[NumberCell(point.confidence, digits=4), *short_cells(point.accuracy)] for point in curve.points]
+    return make_table([*number_columns("Confidence", "Accuracy"), *SHORT_COLUMNS[1:]], rows)
 
 
 def audit_table(run: Run) -> ReportTable:
     """The table of the audit: how many documents of every task have each flag, and those of all tasks."""
     totals = audit_counts(run.results)
-    columns = [Column("Task"), *(Column(flag, align="right") for flag in totals)]
+    columns = [Column("Task"), *number_columns(*totals)]
     lines = [
         TableLine([line.alias, *(CountCell(line.audit.get(flag) or None) for flag in totals)])
         for line in run.lines
@@ -162,15 +156,9 @@ def audit_table(run: Run) -> ReportTable:
 
 def card_table(card: Sequence[CardEntry]) -> ReportTable:
     """The table of a judge's card: each property with its interval, and how to read it."""
-    columns = [
-        Column("task"),
-        Column("what"),
-        Column("value", align="right"),
-        *SHORT_COLUMNS[1:],
-        Column("", "meaning"),
-    ]
-    return ReportTable(
-        columns, [TableLine([entry.task, entry.name, *short_cells(entry.number), entry.meaning]) for entry in card]
+    return make_table(
+        ["task", "what", *number_columns("value"), *SHORT_COLUMNS[1:], Column("", "meaning")],
+        ([entry.task, entry.name, *short_cells(entry.number), entry.meaning] for entry in card),
     )
 
 
@@ -331,56 +319,31 @@ def _run_json(part: RunPart) -> JSONObject:
                 "task": each.task,
                 "column": each.column,
                 "metric": str(each.metric),
-                "parts": [
-                    {
-                        "name": part.name,
-                        "value": part.number.value,
-                        "low": part.number.low,
-                        "high": part.number.high,
-                        "note": f"n {part.number.n:,}",
-                    }
-                    for part in each.parts
-                ],
+                "parts": [{**json_values(part), "note": f"n {part.number.n:,}"} for part in each.parts],
             }
             for each in part.slices
         ],
         "worst": [{**asdict(sample), "scores": join_scores(sample.scores)} for sample in part.worst],
         "curves": [
-            {
-                "task": each.task,
-                "metric": str(each.metric),
-                "points": [json_values(point) for point in each.points],
-            }
+            {"task": each.task, "metric": str(each.metric), "points": [*map(json_values, each.points)]}
             for each in part.curves
         ],
-        "card": [
-            {"task": each.task, "name": each.name, "value": each.number.value, "low": each.number.low,
-             "high": each.number.high, "n": each.number.n, "meaning": each.meaning}
-            for each in part.card
-        ],
+        "card": [*map(json_values, part.card)],
         "provenance": run.provenance,
     }  # fmt: skip
 
 
 def _line_json(line: ResultLine) -> JSONDict:
-    numbers = [_number_json(row) for row in line.numbers]
+    numbers = [json_values(_NumberRecord(row)) for row in line.numbers]
     return {**asdict(replace(line, numbers=())), "name": line.name, "numbers": numbers}
 
 
-def _number_json(row: Row) -> JSONDict:
-    number = row.estimate
-    return {
-        "metric": row.metric,
-        "filter": row.filter,
-        "value": number.value,
-        "stderr": number.stderr,
-        "low": number.low,
-        "high": number.high,
-        "n": number.n,
-        "higher_is_better": row.higher_is_better,
-        "reason": number.reason,
-        "bounds": row.failure_bounds,
-    }
+@dataclass(frozen=True)
+class _NumberRecord:
+    row: Row = field(
+        metadata=keys("metric", "filter", "value=estimate.value", "stderr=estimate.stderr", "low=estimate.low",
+                      "high=estimate.high", "n=estimate.n", "higher_is_better", "reason=estimate.reason", "bounds=failure_bounds")
+    )  # fmt: skip
 
 
 FILE_TYPES: Mapping[str, Callable[[RunsReport], str]] = {

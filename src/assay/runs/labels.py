@@ -73,6 +73,11 @@ class TaskLabels:
                 by_document.setdefault(document, []).append(label)
         return {document: math.fsum(labels) / len(labels) for document, labels in by_document.items()}
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many documents each person has labelled."""
+        return {name: len(own) for name, own in self.people.items() if own}
+
     def as_score(self, label: float) -> float:
         """A label on the scale of the judge's scores."""
         (low, high), (least, most) = self.scale, self.bounds

@@ -114,14 +114,6 @@ class ScoringStep:
         """Whether a reduction adds rows to those of the parts."""
         return any(reductions.added for reductions in (*self.reductions.values(), self.own_reductions[1]))
 
-    @cached_property
-    def asks(self) -> bool:
-        return any(part.ask is not None for part in self.parts)
-
-    @cached_property
-    def is_batch(self) -> bool:
-        return self.filter.is_batch or any(part.batch is not None for part in self.parts)
-
     @property
     def parallel(self) -> list[ParallelMetric]:
         return [part.compute for part in self.parts if isinstance(part.compute, ParallelMetric)]
@@ -186,25 +178,23 @@ def plan_rows(step: ScoringStep, result: StepInput) -> Generator[Sequence[Reques
 def add_value(step: ScoringStep, scores: ScoreDict, part: ScorePart, value: MetricValue) -> None:
     """Write the value of a part down under its name; of several by name, each under its own."""
     name = part.name
+    if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
+        value = by_name(value, name)
     if isinstance(value, Failed):
         if not part.rows:
             raise SelfExplanatory(value.reason)
-        add_rows(scores, dict.fromkeys(part.rows, value), name, step.dialect)
-        return
-    if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
-        value = by_name(value, name)
-    if not isinstance(value, Mapping):
+        rows: ScoreDict = dict.fromkeys(part.rows, value)
+    elif not isinstance(value, Mapping):
         if not name:
             raise TypeError(f"{describe(value)} was returned, and scores by name are wanted")
-        add_rows(scores, {name: value}, name, step.dialect)
-    elif not name:
-        add_rows(scores, value, name, step.dialect)
-    elif not value and not step.dialect.leaves_out_missing_scores:
-        reason = f"scoring: {name!r} returned no value: the mapping is empty"
-        add_rows(scores, {name: Failed(reason)}, name, step.dialect)
+        rows = {name: value}
+    elif name and not value and not step.dialect.leaves_out_missing_scores:
+        rows = {name: Failed(f"scoring: {name!r} returned no value: the mapping is empty")}
     else:
-        add_rows(scores, value, name, step.dialect)
-        step.parents.update(dict.fromkeys(map(score_name, value), name))
+        rows = dict(value)
+        if name:
+            step.parents.update(dict.fromkeys(map(score_name, value), name))
+    add_rows(scores, rows, name, step.dialect)
 
 
 def add_rows(scores: ScoreDict, rows: Mapping[Any, MetricValue], source: str, dialect: Dialect) -> None:
@@ -245,12 +235,13 @@ class ScoringLoop:
 
     @cached_property
     def asks(self) -> bool:
-        return any(step.asks for step in self.steps)
+        return any(part.ask is not None for step in self.steps for part in step.parts)
 
     @cached_property
     def waits(self) -> bool:
         """Whether documents are scored when all of them have their answers."""
-        return self.workers is not None or any(step.is_batch for step in self.steps)
+        looks_at_all = any(part.batch is not None for step in self.steps for part in step.parts)
+        return looks_at_all or self.workers is not None or any(step.filter.is_batch for step in self.steps)
 
     @property
     def metrics(self) -> list[BoundMetric]:
@@ -273,23 +264,20 @@ class ScoringLoop:
 
     def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
-        scored: Sequence[AnsweredSample] = [
-            document for document in documents if not document.without_text or self.keeps_answers_only
+        if not self.waits:
+            return [self.call("scoring", self._score, document, _NOTHING) for document in documents]
+        with_text = [document for document in documents if self.keeps_answers_only or not document.without_text]
+        filtered = self._filter_together(with_text)
+        values = self._compute_together(filtered)
+        known = {id(document): pair for document, *pair in zip(with_text, filtered, values, strict=True)}
+        return [
+            self.call("scoring", self._score, *known.get(id(document), (document, _NOTHING))) for document in documents
         ]
-        values: Sequence[KnownValues] = [_NOTHING] * len(scored)
-        if self.waits:
-            scored = self._filter_together(scored)
-            values = self._compute_together(scored)
-        rows = [
-            self.call("scoring", self._score, document, known) for document, known in zip(scored, values, strict=True)
-        ]
-        if len(rows) == len(documents):
-            return rows
-        left = iter(rows)
-        return [Failed(document.without_text) if document.without_text else next(left) for document in documents]
 
     def _score(self, document: AnsweredSample, known: KnownValues) -> list[FilterScores] | Failed:
         """For each filter of one document: make the result, then compute its rows. Where every row failed, the document has."""
+        if document.without_text and not self.keeps_answers_only:
+            return Failed(document.without_text)
         answers = [self._filter(step, document, call_user_code) for step in self.steps]
         if self.asks:
             known = {**known, **verdicts.replay(self._verdict_plan(document, answers), document.verdicts)}

@@ -1,6 +1,6 @@
 """Results: the requests and answers of a document next to what is right about it, as metrics, scorers and helper code see them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Never, Self
@@ -159,7 +159,7 @@ class MCResult(Result):
     @classmethod
     def of(cls, doc: Mapping[str, Any], target: Reference, choices: Sequence[str], answers: Answers) -> Self:
         """The result of answers: a pair of log-likelihood and greedy for each choice, or two."""
-        lls, greedy = [answer[0] for answer in answers], [answer[1] for answer in answers]
+        lls, greedy = map(list, zip(*answers, strict=True))
         count = len(choices)
         return cls(doc, target, choices, lls[:count], greedy[:count], lls[count:])
 
@@ -234,22 +234,6 @@ def result_of(instances: Sequence[Instance], filter_name: str) -> Result:
     return LLResult.from_instances(instances, filter_name)
 
 
-def with_answers(
-    instances: Sequence[Instance], filters: Sequence[str], answers: Sequence[Filtered]
-) -> Sequence[Instance]:
-    """Instances with the answers that filters leave; those of a filter that failed they refuse to show."""
-    left = dict(zip(filters, answers, strict=bool(answers)))
-    lost = {name: own for name, own in left.items() if isinstance(own, Failed)}
-    copies = []
-    for number, instance in enumerate(instances):
-        filtered = dict(instance.filtered_resps)
-        for name, own in left.items():
-            if not isinstance(own, Failed):
-                filtered[name] = own[number]
-        copies.append(replace(instance, filtered_resps=PartlyFiltered(filtered, lost) if lost else filtered))
-    return copies
-
-
 def _answer(instance: Instance, filter_name: str | None) -> Answer:
     filtered = instance.filtered_resps
     return filtered[filter_name] if filter_name is not None and filter_name in filtered else instance.resps[0]
@@ -265,11 +249,10 @@ def raw(request: Request, response: Response) -> Answer:
 
 def calls_without_text(responses: Sequence[Response]) -> str:
     """Why answers cannot be scored, if one of them is tool calls alone: it is no empty text. Empty where all have text."""
-    calls = [
-        response.calls
-        for response in responses
-        if type(response) is Text and response.calls and not response.text.strip()
-    ]
+    calls = []
+    for response in responses:  # without a call for each document: most are log-likelihoods
+        if type(response) is Text and response.calls and not response.text.strip():
+            calls.append(response.calls)  # noqa: PERF401
     if not calls:
         return ""
     names = dict.fromkeys(str(call["function"]["name"]) for own in calls for call in own)
@@ -303,14 +286,13 @@ class ResultBuilder:
 
     def result(self, sample: Sample, answers: Answers) -> Result:
         """The result that metrics of this output type take."""
-        target, output_type = self.target(sample, answers), self.output_type
-        if output_type == CHOICE:
-            return MCResult.of(sample.doc, target, sample.choices or (), answers)
-        if output_type == GENERATE:
+        if self.output_type == CHOICE:
+            return MCResult.of(sample.doc, self.gold(sample), sample.choices or (), answers)
+        if self.output_type == GENERATE:
             any_counts = self.multiple_targets and self.dialect.counts_any_right_reference
-            return GenResult(sample.doc, target, answers[0], any_counts=any_counts)
-        value, is_greedy = answers[0] if output_type == LIKELIHOOD else (answers[0], False)
-        return LLResult(sample.doc, target, value, is_greedy)
+            return GenResult(sample.doc, self._references(sample, answers[0]), answers[0], any_counts=any_counts)
+        value, is_greedy = answers[0] if self.output_type == LIKELIHOOD else (answers[0], False)
+        return LLResult(sample.doc, sample.target, value, is_greedy)
 
     def target(self, sample: Sample, answers: Answers) -> Reference:
         """The reference that answers to a sample are compared with."""
@@ -321,8 +303,9 @@ class ResultBuilder:
     def gold(self, sample: Sample) -> Reference:
         """The index of the right choice."""
         gold, choices = sample.gold, sample.choices or ()
-        if type(gold) is int and 0 <= gold < len(choices):  # as nearly always
-            return gold
+        index = choices.index(gold) if type(gold) is str and gold in choices else gold
+        if type(index) is int and 0 <= index < len(choices):  # as nearly always
+            return index
         gold = gold_index(gold, choices)
         if not self.dialect.scores_zero_without_right_choice and is_none_of(gold, choices):
             raise ValueError(f"the right answer, {sample.gold!r:.80}, is none of the {len(choices)} choices")
@@ -374,24 +357,38 @@ def is_none_of(gold: Reference, choices: Sequence[str]) -> bool:
 
 
 def instances_of(
-    document: AnsweredSample, reading: ResultBuilder, answers: Sequence[Filtered], task: str
+    document: AnsweredSample, reading: ResultBuilder, answers: Mapping[str, Filtered], task: str
 ) -> list[Instance]:
-    """The requests of a document as instances. `answers` are those of every filter: of the first, targets get their type."""
+    """The requests of a document as instances, with what filters leave; answers of one that failed they refuse to show."""
+    lost = {name: left for name, left in answers.items() if isinstance(left, Failed)}
+    copies = []
+    for number, instance in enumerate(document.instances or _requests(document, reading, answers, task)):
+        filtered = dict(instance.filtered_resps)
+        for name, left in answers.items():
+            if not isinstance(left, Failed):
+                filtered[name] = left[number]
+        copies.append(replace(instance, filtered_resps=PartlyFiltered(filtered, lost) if lost else filtered))
+    return copies
+
+
+def _requests(
+    document: AnsweredSample, reading: ResultBuilder, answers: Mapping[str, Filtered], task: str
+) -> Iterator[Instance]:
+    """The requests of a document of a run. Targets get the type of the first filter's answers."""
     sample, responses = document.sample, document.responses
-    target = reading.target(sample, next(left for left in answers if not isinstance(left, Failed)))
-    is_lone = isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE
+    target = reading.target(sample, next(left for left in answers.values() if not isinstance(left, Failed)))
+    if isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE:
+        [target] = target
     step = max(1, len(sample.requests) // max(1, len(responses)))
-    return [
-        Instance(
+    for number, request in enumerate(sample.requests[::step]):
+        yield Instance(
             doc=sample.doc,
             doc_id=sample.doc_id,
             args=arguments(request),
-            target=target[0] if is_lone else target,
+            target=target,
             idx=number,
             resps=responses[number],
             task_name=task,
             request_type=reading.output_type,
             choices=tuple(sample.choices or ()),
         )
-        for number, request in enumerate(sample.requests[::step])
-    ]

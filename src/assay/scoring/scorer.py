@@ -6,7 +6,6 @@ A user's scorer extends one of three things: the defaults (`default_filters`, `d
 This is the only file that asks what a class defines: `scorer_step` reads it once, and the loop knows parts of steps alone.
 """
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,14 +50,12 @@ from assay.scoring.results import (
     StepInput,
     instances_of,
     result_of,
-    with_answers,
 )
 from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, asked_in_turn, globals_used, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.scores import BoundMetric, Repeated, ScoreDict, Scores, added_row, by_answer, describe, score_name
 from assay.scoring.verdicts import Asks, replay
 from assay.scoring.workers import ScoreInput, ScorerMemo, ScoreWorkers, Workers, identity_of
-from assay.signatures import read_signature
 from assay.statistics.influence import Bounds, read_bounds
 from assay.user_code import is_overridden, place_of
 
@@ -386,14 +383,6 @@ def scorer_identity(scorer: Scorer) -> str | None:
     return identity_of(type(scorer), Scorer, scorer.version, scorer._parameters)
 
 
-def first_parameter(kind: type) -> tuple[str | None, Sequence[str]]:
-    """The first parameter of a class by position, if it has one, and the names of all."""
-    parameters = read_signature(kind).parameters
-    by_name_only = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    first = next(iter(parameters.values()), None)
-    return first.name if first is not None and first.kind not in by_name_only else None, list(parameters)
-
-
 # --- its metrics -----------------------------------------------------------------------------------------------------------
 
 
@@ -528,8 +517,8 @@ class Documents:
     task: str
 
     def instances(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Sequence[Instance]:  # noqa: ARG002
-        requests = document.instances or instances_of(document, self.reading, answers, self.task)
-        return with_answers(requests, self.filters, answers)
+        left = dict(zip(self.filters, answers, strict=bool(answers)))
+        return instances_of(document, self.reading, left, self.task)
 
     def result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
         if document.instances:

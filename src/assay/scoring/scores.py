@@ -97,15 +97,18 @@ def describe(value: MetricValue) -> str:
 # --- what an aggregation takes ---------------------------------------------------------------------------------------
 
 
+class RowRule(NamedTuple):
+    """What the aggregation of a row takes: whether scores must be numbers, and whether NaN, elsewhere a failure, is one."""
+
+    is_averaged: bool
+    takes_nan: bool = False
+
+
 class ScoreRules(NamedTuple):
-    """The checks of a task's scores: `is_averaged` says of a row and a filter whether its scores must be numbers.
+    """The checks of a task's scores: `row` gives the rule of a row and a filter."""
 
-    NaN is a failure, but for rows of which `takes_nan` says that their aggregation takes it.
-    """
-
-    is_averaged: Callable[[str, str], bool]
+    row: Callable[[str, str], RowRule]
     dialect: Dialect = OURS
-    takes_nan: Callable[[str, str], bool] = lambda metric, filter_name: False  # noqa: ARG005
 
 
 class _Unusable(Exception):
@@ -132,12 +135,12 @@ def check_scores(
             checked[name] = Failed(f"scoring: a row cannot be named {name!r}: {problem[0]} — {problem[1]}")
         elif name in checked:
             checked[name] = Failed(f"{where} was returned twice, under names of different types")
+        elif isinstance(value, Failed):
+            checked[name] = value
         else:
-            takes_nan = rules.takes_nan(name, filter_name)
+            is_averaged, takes_nan = rules.row(name, filter_name)
             try:
-                if isinstance(value, Failed):
-                    checked[name] = value
-                elif rules.is_averaged(name, filter_name):
+                if is_averaged:
                     checked[name] = _numbers(value, count, takes_nan=takes_nan)
                 else:
                     checked[name] = _anything(value, count if name in by_answer else None, takes_nan=takes_nan)

@@ -108,7 +108,7 @@ class Workers:
 
 def can_fork() -> bool:
     """Whether this is a system where forking does no harm: Linux."""
-    return hasattr(os, "fork") and hasattr(os, "sched_getaffinity")
+    return sys.platform == "linux"
 
 
 QUOTAS = ("/sys/fs/cgroup/cpu.max",), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")

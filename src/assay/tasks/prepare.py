@@ -50,7 +50,7 @@ from assay.scoring.results import (
 )
 from assay.scoring.scorer import directions_of, members_of, roles_of, row_bounds
 from assay.scoring.scorer_models import models_of
-from assay.scoring.scores import BoundMetric, ScoreRules
+from assay.scoring.scores import BoundMetric, RowRule, ScoreRules
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction, known_aggregation, within
 from assay.statistics.evidence import Estimate
 from assay.tasks.checks import TASK_CHECKS, CheckedTask
@@ -378,24 +378,18 @@ class PreparedTask:
         return within(aggregation, row_bounds(row.metric, step))
 
     def _check_scores(self) -> None:
-        """Say to the loop of which rows scores must be numbers: of those that are averaged."""
-        known: dict[tuple[str, str], bool] = {}
-
-        def is_averaged(metric: str, filter_name: str) -> bool:
-            if (metric, filter_name) not in known:
-                aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-                known[metric, filter_name] = isinstance(aggregation, Aggregation) and aggregation.of_numbers
-            return known[metric, filter_name]
+        """Say to the loop what the aggregation of each row takes."""
 
         @cache
-        def takes_nan(metric: str, filter_name: str) -> bool:
-            """An aggregation that is made for NaN, and one of the user's; in lm-eval, where the mean of NaN is NaN, all."""
+        def rule(metric: str, filter_name: str) -> RowRule:
             aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-            if self.dialect.scores_nan or not isinstance(aggregation, Aggregation):
-                return True
-            return aggregation.name in ("nanmean", BYPASS)
+            if not isinstance(aggregation, Aggregation):  # one of the user's takes anything
+                return RowRule(is_averaged=False, takes_nan=True)
+            # in lm-eval, the mean of NaN is NaN
+            takes_nan = self.dialect.scores_nan or aggregation.name in ("nanmean", BYPASS)
+            return RowRule(aggregation.of_numbers, takes_nan)
 
-        self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, self.dialect, takes_nan))
+        self.scoring = replace(self.scoring, rules=ScoreRules(rule, self.dialect))
 
     def _unscored_repeats(self) -> list[str]:
         """Return sentences about filters that leave repeats out."""

@@ -139,6 +139,9 @@ class StepBuilder:
         if isinstance(written, ScorerConfig) and written.reduction is not None:
             place = place_in(self.task, *path, "reduction")
             scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place)
+            if scorer.own_reductions.replacing is not None:
+                what = "a scorer's own rows have no references to reduce with"
+                raise ConfigError.at(place, what, "name one of scores, such as pass@4, or reduce a metric")
         scorer.task_dialect = self.dialect
         return scorer
 
@@ -224,7 +227,8 @@ class StepBuilder:
             place = place_in(self.task, "filter_list", number, "name")
             yield from self._name_problems("filter", step.filter.name, place, filters)
             rows: dict[str, Place] = {}
-            for name, place in self._rows(number, step):
+            for name, of_metric in step_rows(step):
+                place = of_metric.place if of_metric is not None else self._place(number, "scorer")
                 yield from self._name_problems("row", name, place, rows)
             for metric in () if self.dialect.accepts_two_directions else step.metrics:
                 if metric.higher_is_better is None:
@@ -233,14 +237,6 @@ class StepBuilder:
                 if better != metric.higher_is_better:  # results have one value for both
                     what = f"higher_is_better of {metric.name!r} is {metric.higher_is_better}, and {better} at {first}"
                     yield Problem(metric.place, what, "set the same value for both, or rename one of the metrics")
-
-    def _rows(self, number: int, step: ScoringStep) -> Iterator[tuple[str, Place]]:
-        """The rows of a filter that are known now, each with where it comes from."""
-        for metric in step.metrics:
-            for name in (*metric.rows, *metric.added_rows()):
-                yield name, metric.place
-        for name in (*(own_rows(step.scorer) or ()), *added_rows(step.scorer)):
-            yield name, self._place(number, "scorer")
 
     def _name_problems(self, what: str, name: str, place: Place, seen: dict[str, Place]) -> Iterator[Problem]:
         is_filter = what == "filter"
@@ -281,15 +277,22 @@ def _with_choices(entry: FilterConfig) -> FilterConfig:
     return replace(entry, filter=tuple(map(step, entry.filter)))
 
 
+def step_rows(step: ScoringStep) -> Iterator[tuple[str, BoundMetric | None]]:
+    """The rows of a step that are known before documents are scored, each with its metric; None of the scorer's own."""
+    for metric in step.metrics:
+        for name in (*metric.rows, *metric.added_rows()):
+            yield name, metric
+    for name in (*(own_rows(step.scorer) or ()), *added_rows(step.scorer)):
+        yield name, None
+
+
 def known_rows(scored: ScoringLoop) -> frozenset[ScoreKey] | None:
     """The rows that a task will have; None where only user code knows."""
     rows = set()
     for step in scored.steps:
-        of_scorer = own_rows(step.scorer)
-        if of_scorer is None or any(metric.gives is None for metric in step.metrics):
+        if own_rows(step.scorer) is None or any(metric.gives is None for metric in step.metrics):
             return None
-        of_metrics = [name for metric in step.metrics for name in (*metric.rows, *metric.added_rows())]
-        rows |= {ScoreKey(name, step.filter.name) for name in (*of_metrics, *of_scorer, *added_rows(step.scorer))}
+        rows |= {ScoreKey(name, step.filter.name) for name, _ in step_rows(step)}
     return frozenset(rows)
 
 

@@ -39,34 +39,35 @@ from assay.number_text import (
     format_signed,
 )
 from assay.report.drawing import STYLE, Drawing, as_svg
-from assay.report.html import write_page_table
+from assay.report.table_writers import write_page_table
 from assay.version import __version__
-from assay.viewer.compare_page import MAX_RUNS, ComparisonCache, compare_page, flips_page
+from assay.viewer.compare_page import MAX_RUNS, compare_page, flips_page
 from assay.viewer.deadline import DeadlineProtocol
 from assay.viewer.downloads import DOWNLOADS, download, file_name
 from assay.viewer.events import EventResponse, EventStreams, StreamServer
-from assay.viewer.graph_page import graph_view, nodes_table
+from assay.viewer.graph_page import graph_page
 from assay.viewer.guard import RequestGuard, WritePermit, allowed_hosts
 from assay.viewer.json_pages import DOCUMENTS, ProblemDocument, json_bytes, json_path
 from assay.viewer.label_page import WRITING, label_page
-from assay.viewer.library import RunLibrary
-from assay.viewer.many_runs import many_runs_files, many_runs_pages
+from assay.viewer.library import ComparisonCache, RunLibrary
 from assay.viewer.markup import rendered
+from assay.viewer.matrix import FILES, make_file, matrix_page, scatter_page, trend_page
 from assay.viewer.pages import (
     MissingPage,
     Page,
-    find_run,
-    find_task,
-    open_samples,
+    PageSources,
+    choices_table,
+    format_time,
     run_page,
     runs_page,
     sample_page,
+    scores_table,
     task_page,
     task_url,
+    timeline_table,
 )
 from assay.viewer.query import Condition, read_query, url_for
 from assay.viewer.samples import Database
-from assay.viewer.tables import choices_table, format_time, scores_table, timeline_table
 
 STATIC = Path(__file__).parent / "static"
 MAX_THREADS = 2
@@ -95,14 +96,11 @@ def make_app(folder: Path, host: str = "127.0.0.1", labeller: str = "") -> Reque
     labels and notes beside runs."""
     permit = WritePermit.to(*WRITING) if labeller else None
     viewer = Viewer(folder, permit, labeller)
-    pages = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample, "/graph": viewer.graph,
-             "/compare": viewer.compare, "/flips": viewer.flips, **many_runs_pages(viewer.library),
-             **({"/label": viewer.label} if permit else {})}  # fmt: skip
-    routes = [Route(path, partial(viewer.page, view), methods=["GET"], name=path) for path, view in pages.items()]
+    pages = PAGES if permit else {path: page for path, page in PAGES.items() if path != "/label"}
+    routes = [Route(path, partial(viewer.page, *page), methods=["GET"], name=path) for path, page in pages.items()]
     routes += [
-        Route(json_path(path), partial(viewer.json, view, DOCUMENTS[path]), methods=["GET"])
-        for path, view in pages.items()
-        if path in DOCUMENTS
+        Route(json_path(path), partial(viewer.json, make, DOCUMENTS[path]), methods=["GET"])
+        for path, (_, make) in pages.items()
     ]
     routes += [Route(path, partial(viewer.write, store), methods=["POST"]) for path, store in WRITING.items() if permit]
     routes += [
@@ -112,7 +110,7 @@ def make_app(folder: Path, host: str = "127.0.0.1", labeller: str = "") -> Reque
         Route("/static/charts.css", lambda _: Response(STYLE, media_type="text/css"), methods=["GET"]),
         Route("/static/{name}", static_file, methods=["GET"]),
     ]
-    routes += [Route(path, make, methods=["GET"]) for path, make in many_runs_files(viewer.library).items()]
+    routes += [Route(path, partial(make_file, viewer.library, path), methods=["GET"]) for path in FILES]
     unreadable = partial(viewer.problem, 404, "the samples cannot be read: ")
     missing = partial(viewer.problem, 404, "")
     handlers: dict[Any, Callable[..., Response]] = {
@@ -147,23 +145,32 @@ class InvalidForm(Exception):
     """A form cannot be read."""
 
 
+MakePage = Callable[[PageSources, QueryParams], Page]
+PAGES: dict[str, tuple[str, MakePage]] = {
+    "/": ("runs.html", runs_page), "/run": ("run.html", run_page), "/task": ("task.html", task_page),
+    "/sample": ("sample.html", sample_page), "/graph": ("graph.html", graph_page), "/compare": ("compare.html", compare_page),
+    "/flips": ("flips.html", flips_page), "/matrix": ("matrix.html", matrix_page), "/trend": ("trend.html", trend_page),
+    "/scatter": ("scatter.html", scatter_page), "/label": ("label.html", label_page),
+}  # fmt: skip
+"""By its path the template of a page, and what gathers its content."""
+
+
 class Viewer:
     """The pages over one folder."""
 
     def __init__(self, folder: Path, permit: WritePermit | None = None, labeller: str = "") -> None:
-        self.permit, self.labeller = permit, labeller
+        self.permit = permit
         self.library = RunLibrary(folder)
         self.database = Database(folder)
-        self.comparisons = ComparisonCache()
+        self.sources = PageSources(self.library, self.database, ComparisonCache(), labeller)
         self.streams = EventStreams()
         self.templates = template_environment()
 
-    def page(self, view: Callable[[QueryParams], tuple[str, Page]], request: Request) -> Response:
+    def page(self, template: str, make: MakePage, request: Request) -> Response:
         """Render a page as HTML."""
 
         def render() -> Response:
-            template, content = view(request.query_params)
-            return self._html(request, template, content)
+            return self._html(request, template, make(self.sources, request.query_params))
 
         with no_collector():  # a page is many small objects that live as long as it is rendered
             return self._make(request, render)
@@ -181,22 +188,20 @@ class Viewer:
                     raise
         return make()
 
-    def json(
-        self, view: Callable[[QueryParams], tuple[str, Page]], make: Callable[[Page], Any], request: Request
-    ) -> Response:
+    def json(self, make: MakePage, as_document: Callable[[Page], Any], request: Request) -> Response:
         """The content of a page as JSON."""
 
         def render() -> Response:
-            _, content = view(request.query_params)
+            content = make(self.sources, request.query_params)
             if content.get("pending"):
                 self.library.read_all()
-                _, content = view(request.query_params)
-            return Response(json_bytes(make(content)), media_type=JSON)
+                content = make(self.sources, request.query_params)
+            return Response(json_bytes(as_document(content)), media_type=JSON)
 
         with no_collector():
             return self._make(request, render)
 
-    async def write(self, store: Callable[[RunLibrary, Mapping[str, str], str], str], request: Request) -> Response:
+    async def write(self, store: Callable[[PageSources, Mapping[str, str]], str], request: Request) -> Response:
         """Store the content of a form, and lead to the page that follows."""
         try:
             body = await request.body()
@@ -206,7 +211,7 @@ class Viewer:
             pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except ValueError:
             raise InvalidForm(f"a form has at most {MAX_FIELDS} fields") from None
-        return RedirectResponse(await run_in_threadpool(store, self.library, dict(pairs), self.labeller), 303)
+        return RedirectResponse(await run_in_threadpool(store, self.sources, dict(pairs)), 303)
 
     def download(self, request: Request) -> Response:
         """Stream the samples that a query finds, as a file."""
@@ -214,9 +219,9 @@ class Viewer:
 
     def _download(self, request: Request) -> Response:
         kind, query = request.path_params["kind"], request.query_params
-        run = find_run(self.library, query.get("run", ""))
-        task, sample_query = find_task(run, query.get("task", "")), read_query(query)
-        samples = open_samples(run, task, self.database, sample_query.metric)
+        run, task = self.sources.task(query)
+        sample_query = read_query(query)
+        samples = self.sources.samples(run, task, sample_query.metric)
         if kind not in DOWNLOADS or samples is None:
             raise MissingPage(f"no samples of {task} as {kind!r:.20}")
         headers = {"content-disposition": f'attachment; filename="{file_name(run.name, task, kind)}"'}
@@ -246,43 +251,7 @@ class Viewer:
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a lone surrogate is shown escaped
 
     def _can_write(self, request: Request) -> bool:
-        return self.permit is not None and self.permit.is_held(dict(request.scope["headers"]))
-
-    def label(self, query: QueryParams) -> tuple[str, Page]:
-        return "label.html", label_page(self.library, self.database, query, self.labeller)
-
-    def runs(self, query: QueryParams) -> tuple[str, Page]:
-        return "runs.html", runs_page(self.library, query)
-
-    def run(self, query: QueryParams) -> tuple[str, Page]:
-        return "run.html", run_page(self.library, query)
-
-    def task(self, query: QueryParams) -> tuple[str, Page]:
-        return "task.html", task_page(self.library, self.database, query)
-
-    def sample(self, query: QueryParams) -> tuple[str, Page]:
-        return "sample.html", sample_page(self.library, self.database, query)
-
-    def compare(self, query: QueryParams) -> tuple[str, Page]:
-        return "compare.html", compare_page(self.library, self.comparisons, query)
-
-    def flips(self, query: QueryParams) -> tuple[str, Page]:
-        return "flips.html", flips_page(self.library, self.comparisons, self.database, query)
-
-    def graph(self, query: QueryParams) -> tuple[str, Page]:
-        run = find_run(self.library, query.get("run", ""))
-        task = find_task(run, query.get("task", ""))
-        drawing, visits, known = graph_view(run, task, open_samples(run, task, self.database), self.database)
-        line = run.line(task)
-        return "graph.html", {
-            "run": run,
-            "task": task,
-            "line": line,
-            "drawing": drawing,
-            "visits": visits,
-            "nodes": nodes_table(visits),
-            "known": known,
-        }
+        return self.permit is not None and self.permit.is_held(request.headers)
 
     def filter(self, request: Request) -> Response:
         """Redirect the filter form to the URL that has the condition, so that every list of samples has a URL."""

@@ -1,43 +1,31 @@
 """The pages of a comparison: the table of `assay compare`, and flipped samples with both answers side by side."""
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from pathlib import Path
 from typing import NamedTuple
 
 from starlette.datastructures import QueryParams
 
-from assay.comparison.compare import compare
 from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
-from assay.report.index import run_stamp
 from assay.report.page_tables import comparison_page_table
 from assay.report.pictures import draw_differences, share_differences
 from assay.runs.comparison import Comparison, Flip
-from assay.runs.folder import SCORED, refuse_links_outside
 from assay.runs.run import Run
 from assay.safe_text import cut
 from assay.viewer.library import RunLibrary
-from assay.viewer.pages import MissingPage, Page, find_run, find_task, markup_links, open_samples
+from assay.viewer.pages import MissingPage, Page, PageSources, compared_name, find_task, markup_links
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import DiffPart, SampleView, diff_parts, sample_view
-from assay.viewer.samples import Database
-from assay.viewer.tables import compared_name
 from assay.viewer.task_charts import ChartCard, paired_card
 
 MAX_RUNS = 6
 """Runs compared at once."""
 MAX_OFFERED = 200
 """Runs that are offered to be compared."""
-FLIPS_PER_TASK, FLIPS_OF_ONE_TASK = 5, 30
-"""Flipped samples read in each direction: of every task, and of one task when its page is opened."""
-MAX_CACHED = 8
-CacheKey = tuple[tuple[Path, ...], tuple[object, ...], bool, str]
 MAX_FLIPS = 40
 """Flipped samples on the page of a comparison, over all tasks."""
 SHOWN_AFTER = 41
@@ -46,66 +34,21 @@ ANSWER_START = 400
 """Characters of an answer in a list: aligning long answers is slow, and is done for the one that is opened."""
 
 
-class ComparisonCache:
-    """Caches comparisons by runs and options. One is computed at a time: two at once would take twice the memory."""
-
-    def __init__(self) -> None:
-        self._known: dict[CacheKey, Comparison] = {}
-        self._lock = threading.Lock()
-
-    def of(self, paths: tuple[Path, ...], *, different_prompts: bool) -> Comparison:
-        """Return the comparison of these runs in their current state."""
-        return self._compare(paths, different_prompts, "")
-
-    def of_task(self, paths: tuple[Path, ...], task: str, *, different_prompts: bool) -> Sequence[Flip]:
-        """Return the flipped samples of one task; empty where the runs cannot be compared."""
-        try:
-            return self._compare(paths, different_prompts, task).flips
-        except AssayError:
-            return ()
-
-    def _compare(self, paths: tuple[Path, ...], different_prompts: bool, task: str) -> Comparison:
-        key = (paths, tuple(tuple(run_stamp(path)) for path in paths), different_prompts, task)
-        with self._lock:
-            known = self._known.pop(key, None)
-            if known is None:
-                _refuse_links(paths)
-                known = compare(
-                    paths,
-                    tasks=[task] if task else (),
-                    flips=FLIPS_OF_ONE_TASK if task else FLIPS_PER_TASK,
-                    allow_different_prompts=different_prompts,
-                )
-                known = replace(known, flips=[flip for flip in known.flips if task in ("", flip.task)])
-            while len(self._known) >= MAX_CACHED:
-                self._known.pop(next(iter(self._known)))
-            self._known[key] = known
-            return known
-
-
-def _refuse_links(paths: Sequence[Path]) -> None:
-    """Refuse links that lead out of the run folders; a re-scored run also reads the run it belongs to."""
-    for path in paths:
-        refuse_links_outside(path)
-        if path.parent.name == SCORED:
-            refuse_links_outside(path.parent.parent)
-
-
-def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryParams) -> Page:
+def compare_page(sources: PageSources, query: QueryParams) -> Page:
     """Compare the named runs with the first; with fewer than two, list the runs to choose from."""
-    runs = [find_run(library, name) for name in list(dict.fromkeys(query.getlist("run")))[:MAX_RUNS]]
+    runs = [sources.run(name) for name in list(dict.fromkeys(query.getlist("run")))[:MAX_RUNS]]
     if query.get("baseline") == "oldest":
         runs.sort(key=lambda run: run.created or 0.0)
     names = [run.name for run in runs]
     different = query.get("different_prompts") == "1"
-    offered, is_every = _offered(library)
+    offered, is_every = _offered(sources.library)
     page: Page = {"names": names, "offered": offered, "is_every": is_every, "comparison": None, "problem": "",
                             "different": different, "live": "",
                             "has_other_prompts": False, "is_itself": len(query.getlist("run")) > len(names) == 1}  # fmt: skip
     if len(runs) < 2:
         return page
     try:
-        comparison = comparisons.of(tuple(run.path for run in runs), different_prompts=different)
+        comparison = sources.comparisons.of(tuple(run.path for run in runs), different_prompts=different)
     except OtherPrompts as error:
         return {
             **page,
@@ -228,25 +171,25 @@ def flips_url(names: tuple[str, str], task: str, *, different_prompts: bool, doc
     return url_for("flips", runs, task=task, doc=doc, different_prompts="1" if different_prompts else None)
 
 
-def _paired(runs: Sequence[Run], task: str, database: Database) -> ChartCard | None:
+def _paired(sources: PageSources, runs: Sequence[Run], task: str) -> ChartCard | None:
     """The chart of the same documents in two runs, where both are of the same data."""
     if task not in runs[1].tasks or not runs[0].source(task) or runs[0].source(task) != runs[1].source(task):
         return None
-    one, two = (open_samples(run, task, database) for run in runs[:2])
+    one, two = (sources.samples(run, task) for run in runs[:2])
     if one is None or two is None:
         return None
     make = lambda: [paired_card(one, two, (runs[0].name, runs[1].name))]  # noqa: E731
     return one.remember(("paired", two.path, two.path.stat().st_mtime_ns, one.metric), make)[0]
 
 
-def flips_page(library: RunLibrary, comparisons: ComparisonCache, database: Database, query: QueryParams) -> Page:
+def flips_page(sources: PageSources, query: QueryParams) -> Page:
     """The flipped samples of a task in two runs; with `doc`, that one with both answers side by side."""
     names = query.getlist("run")[:2]
     if len(names) < 2:
         raise MissingPage("flipped samples need two runs — name both in the URL")
-    runs = [find_run(library, name) for name in names]
+    runs = [sources.run(name) for name in names]
     task, different = find_task(runs[0], query.get("task", "")), query.get("different_prompts") == "1"
-    task_flips = comparisons.of_task(tuple(run.path for run in runs), task, different_prompts=different)
+    task_flips = sources.comparisons.of_task(tuple(run.path for run in runs), task, different_prompts=different)
     doc = query.get("doc")
     one = next((flip for flip in task_flips if str(flip.doc_id) == doc), None)
     if doc is not None and one is None:
@@ -257,19 +200,19 @@ def flips_page(library: RunLibrary, comparisons: ComparisonCache, database: Data
         "flips": list_flips([one] if one else task_flips, names, different_prompts=different),
         "back": url_for("compare", [("run", name) for name in names], different_prompts="1" if different else None),
         "every": flips_url(pair, task, different_prompts=different),
-        "paired": None if one else _paired(runs, task, database),
+        "paired": None if one else _paired(sources, runs, task),
         "prompts": diff_parts(one.question, one.question_b) if one and one.question_b else None,
         "prompts_differ": difference_text(one.question, one.question_b, "prompts") if one and one.question_b else "",
-        "asked": _asked(runs, task, one, database) if one else [],
+        "asked": _asked(sources, runs, task, one) if one else [],
         "markup": query.get("markup") == "1", "switch": markup_links("flips", query),
     }  # fmt: skip
 
 
-def _asked(runs: Sequence[Run], task: str, flip: Flip, database: Database) -> list[SampleView]:
+def _asked(sources: PageSources, runs: Sequence[Run], task: str, flip: Flip) -> list[SampleView]:
     """The sample of a flip in each run, for its prompt; empty where a run has no such sample."""
     views = []
     for run, doc in zip(runs, (flip.doc_id, flip.doc_id if flip.doc_id_b is None else flip.doc_id_b), strict=True):
-        samples = open_samples(run, task, database) if task in run.tasks else None
+        samples = sources.samples(run, task) if task in run.tasks else None
         row = samples.document(doc) if samples is not None else None
         views += [sample_view(row, run.config(task), {})] if row is not None else []
     return views if len(views) == len(runs) else []

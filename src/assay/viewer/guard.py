@@ -6,15 +6,14 @@ With `--label`, a few paths take a POST: from pages of this server alone, and on
 import ipaddress
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
@@ -64,30 +63,27 @@ class WritePermit(NamedTuple):
     def to(cls, *paths: str) -> "WritePermit":
         return cls(frozenset(paths), secrets.token_urlsafe(24), f"assay_{secrets.token_hex(4)}")
 
-    def is_held(self, headers: Mapping[bytes, bytes]) -> bool:
+    def is_held(self, headers: Headers) -> bool:
         """Whether a request has the token in its cookies."""
         try:
-            cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
+            cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
             return False
         own = cookies.get(self.cookie)
         return own is not None and secrets.compare_digest(own.value.encode(), self.token.encode())
 
-    def refusal(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+    def refusal(self, headers: Headers) -> tuple[int, str] | None:
         """The status and the reason with which a POST is refused; None where it may write."""
-        site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
-        host = headers.get(b"host", b"").decode("latin-1").lower()
+        site, origin, host = headers.get("sec-fetch-site"), headers.get("origin"), headers.get("host", "").lower()
         if site is None and origin is None:
             return 403, "the request does not say which page it comes from — use a browser"
-        if site not in (None, b"same-origin"):
-            return 403, "the request comes from a page of another server"
-        if origin is not None and _netloc(origin.decode("latin-1")) != host:
+        if site not in (None, "same-origin") or (origin is not None and _netloc(origin) != host):
             return 403, "the request comes from a page of another server"
         if not self.is_held(headers):
             return 403, "the token is missing — open the URL that `assay view` printed"
-        if headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower() != FORM:
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
             return 415, f"a form is expected — send {FORM}"
-        size = headers.get(b"content-length", b"").decode("latin-1")
+        size = headers.get("content-length", "")
         return None if size.isdecimal() and int(size) <= LARGEST_FORM else (413, "the form is too large")
 
 
@@ -96,7 +92,7 @@ class RequestGuard:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         names: frozenset[str],
         close: Callable[[], None] = lambda: None,
         permit: WritePermit | None = None,
@@ -113,30 +109,30 @@ class RequestGuard:
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            await self._answer(scope, receive, send, dict(scope["headers"]))
+            answer = self._refusal(scope, Headers(scope=scope))
+            await (answer or self.app)(scope, receive, _with_headers(send))
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
+    def _refusal(self, scope: Scope, headers: Headers) -> PlainTextResponse | None:
+        """The answer to a request that the application does not get."""
         permit = self.permit if self.permit is not None and scope["path"] in self.permit.paths else None
         writes = scope["method"] == "POST" and permit is not None
         if scope["method"] not in METHODS and not writes:
-            await _refuse(send, 405, "this server is read-only — use GET or HEAD", {"allow": "GET, HEAD"})
-        elif not self.is_ours(headers.get(b"host", b"").decode("latin-1")):
-            await _refuse(send, 421, "unknown host name — open this server as http://127.0.0.1 or http://localhost")
-        elif writes and permit is not None and (refusal := permit.refusal(headers)) is not None:
-            await _refuse(send, *refusal)
-        elif self.permit is not None and scope["path"] == "/" and b"token=" in scope["query_string"]:
-            await self._admit(self.permit, scope, send)
-        else:
-            await self.app(scope, receive, _with_headers(send))
+            return _answer(405, "this server is read-only — use GET or HEAD", {"allow": "GET, HEAD"})
+        if not self.is_ours(headers.get("host", "")):
+            return _answer(421, "unknown host name — open this server as http://127.0.0.1 or http://localhost")
+        if writes and permit is not None and (refusal := permit.refusal(headers)) is not None:
+            return _answer(*refusal)
+        if self.permit is not None and scope["path"] == "/" and b"token=" in scope["query_string"]:
+            return self._admit(self.permit, scope)
+        return None
 
-    async def _admit(self, permit: WritePermit, scope: Scope, send: Send) -> None:
+    def _admit(self, permit: WritePermit, scope: Scope) -> PlainTextResponse:
         """Put the token of a URL into a cookie, and lead to the URL without it."""
         [token, *_] = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
         if not secrets.compare_digest(token.encode(), permit.token.encode()):
-            await _refuse(send, 403, "the token is wrong — open the URL that `assay view` printed")
-            return
+            return _answer(403, "the token is wrong — open the URL that `assay view` printed")
         cookie = f"{permit.cookie}={permit.token}; Path=/; HttpOnly; SameSite=Strict"
-        await _refuse(send, 303, "", {"location": "/", "set-cookie": cookie})
+        return _answer(303, "", {"location": "/", "set-cookie": cookie})
 
     def is_ours(self, host: str) -> bool:
         """Whether a Host header names this server. On a server open to others, a plain IP address does: it cannot be
@@ -164,18 +160,15 @@ def _is_address(name: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    async def sending(message: MutableMapping[str, Any]) -> None:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            present = {name for name, _ in message.get("headers", ())}
-            added = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in present]
-            message = {**message, "headers": [*message.get("headers", ()), *added]}
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
         await send(message)
 
     return sending
 
 
-async def _refuse(send: Send, status: int, why: str, headers: MutableMapping[str, str] | None = None) -> None:
-    every = {**HEADERS, **(headers or {}), "content-type": "text/plain; charset=utf-8"}
-    encoded = [(name.encode(), value.encode()) for name, value in every.items()]
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
-    await send({"type": "http.response.body", "body": why.encode() + b"\n"})
+def _answer(status: int, why: str, headers: dict[str, str] | None = None) -> PlainTextResponse:
+    return PlainTextResponse(f"{why}\n", status, headers)

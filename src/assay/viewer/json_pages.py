@@ -19,13 +19,12 @@ from assay.runs.run import Run
 from assay.runs.samples.records import StoredSample
 from assay.score_keys import join_scores
 from assay.tasks.audit import audit_counts
-from assay.viewer.matrix import Matrix, MatrixNumber, matrix_numbers
+from assay.viewer.matrix import Matrix, MatrixNumber, ScatterPoint, Shown, TrendPoint, matrix_numbers
 from assay.viewer.pages import Page
 from assay.viewer.query import url_for
-from assay.viewer.sample_page import MAX_DEPTH, TOO_DEEP, parse_json, stored_columns, target_of
+from assay.viewer.sample_page import MAX_DEPTH, TOO_DEEP, VerdictView, parse_json, stored_columns, target_of
 from assay.viewer.samples import Samples
 from assay.viewer.task_charts import ChartCard
-from assay.viewer.trends import ScatterPoint, Shown, TrendPoint
 
 VERSION = 1
 """Of all documents: it grows when a field is renamed, removed or changes its meaning; further fields may come at any time."""
@@ -122,11 +121,7 @@ class SampleLine:
 class ChartRecord:
     """The numbers of a chart, as its table shows them."""
 
-    name: str
-    title: str
-    about: str
-    columns: list[str]
-    rows: list[list[str]]
+    card: ChartCard = field(metadata=keys("name", "title", "about", "columns=head", "rows"))
 
 
 @dataclass(frozen=True)
@@ -152,12 +147,7 @@ class TaskDocument:
 class VerdictRecord:
     """The verdict of a judge, with its question; fields that the run did not store are empty."""
 
-    role: str
-    model: str
-    score: float | str | None
-    reason: str
-    question: str
-    text: str
+    verdict: VerdictView = field(metadata=keys("role", "model", "score", "reason", "question", "text"))
 
 
 @dataclass(frozen=True)
@@ -289,12 +279,8 @@ class ProblemDocument:
     version: int = VERSION
 
 
-def number_record(row: Row) -> NumberRecord:
-    return NumberRecord(row)
-
-
 def run_record(run: IndexedRun) -> RunRecord:
-    headline = number_record(run.headline) if run.headline is not None else None
+    headline = NumberRecord(run.headline) if run.headline is not None else None
     return RunRecord(run, url_for("run", run=run.name), headline)
 
 
@@ -305,7 +291,7 @@ def runs_document(page: Page) -> RunsDocument:
 
 def run_document(page: Page) -> RunDocument:
     run: Run = page["run"]
-    lines = [LineRecord(line, [number_record(row) for row in line.numbers]) for line in run.lines]
+    lines = [LineRecord(line, [*map(NumberRecord, line.numbers)]) for line in run.lines]
     progress = ProgressRecord(run.live) if run.is_running else None
     return RunDocument(
         run_record(index_run(run)),
@@ -318,14 +304,10 @@ def run_document(page: Page) -> RunDocument:
     )
 
 
-def chart_record(card: ChartCard) -> ChartRecord:
-    return ChartRecord(card.name, card.title, card.about, [*card.head], [[*row] for row in card.rows])
-
-
 def task_document(page: Page) -> TaskDocument:
     run: Run = page["run"]
     task, line, shown = page["task"], page["line"], page["page"]
-    numbers = [number_record(each) for each in line.numbers] if line is not None else []
+    numbers = [*map(NumberRecord, line.numbers)] if line is not None else []
     not_run = line.not_run if line is not None else ""
     if shown is None:
         return TaskDocument(run.name, task, not_run, numbers, dict(run.config(task)), "", 0, 1, 1, None, {}, [])
@@ -340,7 +322,7 @@ def task_document(page: Page) -> TaskDocument:
     ]  # fmt: skip
     return TaskDocument(
         run.name, task, not_run, numbers, dict(run.config(task)), metric, shown.total, shown.page, shown.pages, lines,
-        page["downloads"], [chart_record(card) for card in page["charts"]],
+        page["downloads"], [*map(ChartRecord, page["charts"])],
     )  # fmt: skip
 
 
@@ -348,14 +330,10 @@ def sample_document(page: Page) -> SampleDocument:
     row: StoredSample = page["row"]
     messages = row.requests[0].messages if row.requests else None
     scores = join_scores(row.scores, row.repeats)
-    verdicts = [
-        VerdictRecord(each.role, each.model, each.score, each.reason, each.question, each.text)
-        for each in page["verdicts"]
-    ]
     return SampleDocument(
         page["run"].name, page["task"], row.doc_id, page["sample"].why, parse_json(row.doc, {}), row.prompt, row.prefix,
         [dict(each) for each in messages] if messages else None, target_of(row), row.responses, dict(row.answers),
-        scores, verdicts, row.failed or "", [*row.audit], stored_columns(row), dict(page["others"]),
+        scores, [*map(VerdictRecord, page["verdicts"])], row.failed or "", [*row.audit], stored_columns(row), dict(page["others"]),
     )  # fmt: skip
 
 
@@ -370,8 +348,7 @@ def compare_document(page: Page) -> CompareDocument:
 
 
 def flips_document(page: Page) -> FlipsDocument:
-    card: ChartCard | None = page.get("paired")
-    chart = chart_record(card) if card is not None else None
+    chart = ChartRecord(page["paired"]) if page["paired"] is not None else None
     return FlipsDocument(page["names"], page["task"], [each.flip for each in page["flips"]], chart)
 
 
@@ -392,7 +369,9 @@ def scatter_document(page: Page) -> ScatterDocument:
 
 
 def graph_document(page: Page) -> GraphDocument:
-    return GraphDocument(page["run"].name, page["task"], page["known"], [each._asdict() for each in page["visits"]])
+    return GraphDocument(
+        page["run"].name, page["task"], page["known"], [dataclasses.asdict(node) for node in page["visits"]]
+    )
 
 
 def label_document(page: Page) -> LabelDocument:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from starlette.datastructures import QueryParams
 
-from assay.comparison.judge_card import people_agreement
 from assay.comparison.labelling import (
     JudgeRows,
     Plan,
     judge_instructions,
     judge_rows,
+    people_agreement,
     plan_labels,
     scored_documents,
     store_labels,
@@ -19,16 +19,14 @@ from assay.comparison.labelling import (
 from assay.errors import ConfigError
 from assay.records import JSONObject
 from assay.report.page_tables import SHORT_COLUMNS, short_cells
-from assay.report.report_table import Column, ReportTable, TableLine, TextCell
+from assay.report.report_table import ReportTable, TextCell, make_table
 from assay.runs.labels import TaskLabels, corrected_key, judged_answer
 from assay.runs.notes import write_notes
 from assay.runs.run import Run
 from assay.statistics.evidence import Estimate
-from assay.viewer.library import RunLibrary
-from assay.viewer.pages import MissingPage, Page, find_run, find_task, open_samples
+from assay.viewer.pages import MissingPage, Page, PageSources
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import as_text, parse_json, prompt_chat, target_of
-from assay.viewer.samples import Database
 
 KEYS = "1234567890-"
 STEPS = 5
@@ -85,10 +83,10 @@ def verdict_buttons(rows: JudgeRows) -> list[VerdictButton]:
     ]
 
 
-def label_request(library: RunLibrary, query: Mapping[str, str], by: str) -> LabelRequest:
+def label_request(sources: PageSources, query: Mapping[str, str]) -> LabelRequest:
     """Read the parameters of a URL or form; a page that does not exist where nothing can be labelled."""
-    run = find_run(library, query.get("run", ""))
-    task, metric, count = find_task(run, query.get("task", "")), query.get("metric", ""), query.get("n", "")
+    run, task = sources.task(query)
+    metric, count, by = query.get("metric", ""), query.get("n", ""), sources.labeller
     try:
         [rows] = judge_rows(run.finished(), [task], metric or None)
     except ConfigError as error:
@@ -97,15 +95,15 @@ def label_request(library: RunLibrary, query: Mapping[str, str], by: str) -> Lab
     return LabelRequest(run, task, rows, (query.get("by") or by).strip()[:80] or by, planned, metric)
 
 
-def label_page(library: RunLibrary, database: Database, query: QueryParams, by: str) -> Page:
+def label_page(sources: PageSources, query: QueryParams) -> Page:
     """The next document that a person has not labelled; or the `doc` that the URL names."""
-    asked = label_request(library, query, by)
+    asked = label_request(sources, query)
     run = Run.open(asked.run.path, follow_links=False)
     plan = plan_labels(run, asked.rows, asked.planned, by=asked.by)
     about = run.labels.get(asked.task)
     own = dict(about.people.get(asked.by, {})) if about is not None else {}
     doc = _chosen(query.get("doc", ""), query.get("after", ""), plan)
-    shown = _document(asked, database, doc)
+    shown = _document(sources, asked, doc)
     last = query.get("last", "")
     return {
         "run": asked.run, "task": asked.task, "line": asked.run.line(asked.task), "by": asked.by, "metric": asked.metric,
@@ -113,7 +111,7 @@ def label_page(library: RunLibrary, database: Database, query: QueryParams, by: 
         "instructions": judge_instructions(run, asked.rows), "shown": shown, "given": own.get(doc) if doc is not None else None,
         "last": (int(last), own[int(last)]) if last.isdecimal() and len(last) < 19 and int(last) in own else None,
         "skip": asked.url(after=doc) if doc is not None and len(plan.documents) > 1 else "",
-        "people": {name: len(labels) for name, labels in about.people.items() if labels} if about is not None else {},
+        "people": about.counts if about is not None else {},
         "agreement": agreement_lines(about), "agreement_table": _agreement_table(about),
         "corrected": _corrected(run, asked) if doc is None else None,
         "request": asked,
@@ -134,11 +132,8 @@ def agreement_lines(about: TaskLabels | None) -> list[tuple[str, Estimate, str]]
 
 
 def _agreement_table(about: TaskLabels | None) -> ReportTable:
-    lines = [
-        TableLine([name, *short_cells(number), TextCell(meaning, "dim")])
-        for name, number, meaning in agreement_lines(about)
-    ]
-    return ReportTable([Column("agreement"), *SHORT_COLUMNS, Column("meaning")], lines)
+    rows = [[name, *short_cells(number), TextCell(meaning, "dim")] for name, number, meaning in agreement_lines(about)]
+    return make_table(["agreement", *SHORT_COLUMNS, "meaning"], rows)
 
 
 def _corrected(run: Run, asked: LabelRequest) -> ReportTable | None:
@@ -147,18 +142,15 @@ def _corrected(run: Run, asked: LabelRequest) -> ReportTable | None:
     judge = run.results.row(asked.task, asked.rows.keys[0])
     if row is None or judge is None:
         return None
-    lines = [
-        TableLine(["judge", *short_cells(judge.estimate)]),
-        TableLine(["corrected by labels", *short_cells(row.estimate)]),
-    ]
-    return ReportTable([Column("number"), *SHORT_COLUMNS], lines)
+    rows = [["judge", *short_cells(judge.estimate)], ["corrected by labels", *short_cells(row.estimate)]]
+    return make_table(["number", *SHORT_COLUMNS], rows)
 
 
-def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONObject | None:
+def _document(sources: PageSources, asked: LabelRequest, doc: int | None) -> JSONObject | None:
     """The texts that a person sees: no verdict of the judge is among them."""
     if doc is None:
         return None
-    samples = open_samples(asked.run, asked.task, database)
+    samples = sources.samples(asked.run, asked.task)
     row = samples.document(doc) if samples is not None else None
     if row is None:
         raise MissingPage(f"no document {doc} in the samples of {asked.task}")
@@ -171,9 +163,9 @@ def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONO
     }  # fmt: skip
 
 
-def store_label(library: RunLibrary, form: Mapping[str, str], by: str) -> str:
+def store_label(sources: PageSources, form: Mapping[str, str]) -> str:
     """Store a label, or take it back; returns the URL of the next document."""
-    asked = label_request(library, form, by)
+    asked = label_request(sources, form)
     run = Run.open(asked.run.path, follow_links=False)
     doc, written = form.get("doc", ""), form.get("label", "").strip()
     rows = asked.rows
@@ -195,9 +187,9 @@ def _number(written: str, rows: JudgeRows) -> float:
     return label
 
 
-def store_notes(library: RunLibrary, form: Mapping[str, str], by: str) -> str:  # noqa: ARG001  # the shape of WRITING
+def store_notes(sources: PageSources, form: Mapping[str, str]) -> str:
     """Store the tags and the note of a run; returns the URL of its page."""
-    run = find_run(library, form.get("run", ""))
+    run = sources.run(form.get("run", ""))
     try:
         write_notes(run.path, form.get("tags", "").split(","), form.get("note", "").replace("\r\n", "\n"))
     except ConfigError as error:

@@ -3,10 +3,14 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from assay.comparison.compare import compare
+from assay.errors import AssayError
 from assay.report.index import IndexedRow, IndexedRun, RunIndex, Stamp, folder_stamp, read_run, run_stamp
-from assay.runs.folder import MANIFEST, RESULTS, SAMPLES
+from assay.runs.comparison import Comparison, Flip
+from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, SCORED, refuse_links_outside
 from assay.runs.lease import is_held
 from assay.runs.live import LIVE, PROGRESS
 from assay.runs.run import Run
@@ -107,3 +111,54 @@ def _file_stamp(file: Path) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return status.st_size, status.st_mtime_ns
+
+
+FLIPS_PER_TASK, FLIPS_OF_ONE_TASK = 5, 30
+"""Flipped samples read in each direction: of every task, and of one task when its page is opened."""
+MAX_CACHED = 8
+CacheKey = tuple[tuple[Path, ...], tuple[object, ...], bool, str]
+
+
+class ComparisonCache:
+    """Caches comparisons by runs and options. One is computed at a time: two at once would take twice the memory."""
+
+    def __init__(self) -> None:
+        self._known: dict[CacheKey, Comparison] = {}
+        self._lock = threading.Lock()
+
+    def of(self, paths: tuple[Path, ...], *, different_prompts: bool) -> Comparison:
+        """Return the comparison of these runs in their current state."""
+        return self._compare(paths, different_prompts, "")
+
+    def of_task(self, paths: tuple[Path, ...], task: str, *, different_prompts: bool) -> Sequence[Flip]:
+        """Return the flipped samples of one task; empty where the runs cannot be compared."""
+        try:
+            return self._compare(paths, different_prompts, task).flips
+        except AssayError:
+            return ()
+
+    def _compare(self, paths: tuple[Path, ...], different_prompts: bool, task: str) -> Comparison:
+        key = (paths, tuple(tuple(run_stamp(path)) for path in paths), different_prompts, task)
+        with self._lock:
+            known = self._known.pop(key, None)
+            if known is None:
+                _refuse_links(paths)
+                known = compare(
+                    paths,
+                    tasks=[task] if task else (),
+                    flips=FLIPS_OF_ONE_TASK if task else FLIPS_PER_TASK,
+                    allow_different_prompts=different_prompts,
+                )
+                known = replace(known, flips=[flip for flip in known.flips if task in ("", flip.task)])
+            while len(self._known) >= MAX_CACHED:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = known
+            return known
+
+
+def _refuse_links(paths: Sequence[Path]) -> None:
+    """Refuse links that lead out of the run folders; a re-scored run also reads the run it belongs to."""
+    for path in paths:
+        refuse_links_outside(path)
+        if path.parent.name == SCORED:
+            refuse_links_outside(path.parent.parent)

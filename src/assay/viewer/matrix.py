@@ -1,16 +1,23 @@
-"""Many runs at once: runs × tasks with intervals, the best of each task; as a page, CSV and SVG."""
+"""Many runs at once: runs × tasks with the best of each task, a number over dates or training steps, and two numbers against
+each other; each as a page, CSV and SVG."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
 
+from assay.catalog.index import no_collector
+from assay.config.record_json import json_keys, json_values
 from assay.number_text import format_short
-from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
+from assay.report.charts import Chart, Panel, Point, Series, draw
+from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, as_svg, fitted, text_width
 from assay.report.index import IndexedRow, IndexedRun
+from assay.report.pictures import ends_of_axis, time_panel
 from assay.report.report_table import (
     Cell,
     Column,
@@ -22,11 +29,12 @@ from assay.report.report_table import (
     TableLine,
     TextCell,
 )
-from assay.results import Row, keys
+from assay.report.table_writers import csv_text
+from assay.results import Estimate, Row, keys
 from assay.score_keys import ScoreKey, metric_title, spellings
 from assay.viewer.library import RunLibrary
-from assay.viewer.query import url_for
-from assay.viewer.run_filter import RunFilter
+from assay.viewer.pages import MissingPage, Page, PageSources, points_table
+from assay.viewer.query import RunFilter, url_for
 
 MAX_RUNS, MAX_TASKS = 500, 400
 """Runs and rows of tasks of one page; others are counted."""
@@ -202,9 +210,9 @@ def _sorted(matrix: Matrix, query: QueryParams) -> Matrix:
     return replace(matrix, entries=[*known, *rest])
 
 
-def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
+def matrix_page(sources: PageSources, query: QueryParams) -> Page:
     """The content of the page."""
-    matrix = build_matrix(library, query)
+    matrix = build_matrix(sources.library, query)
     by = query.get("by", "")
     by = by if by in ("tasks", "runs") else "tasks" if len(matrix.entries) <= FEW_RUNS else "runs"
     rest = [(key, value) for key, value in query.multi_items() if key not in ("sort", "desc", "by")]
@@ -223,12 +231,12 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
         "compared": url_for("compare", [("run", each.name) for each in matrix.entries if len(matrix.entries) == 2],
                             baseline="oldest"),
         "has_other_data": bool(matrix.other_data), "has_running": bool(matrix.running),
-        "sorts": SORTS, "sort": sort, "pending": library.pending,
+        "sorts": SORTS, "sort": sort, "pending": sources.library.pending,
         "turned": url_for("matrix", rest, sort=query.get("sort"), desc=query.get("desc"), by="runs" if by == "tasks" else "tasks"),
         "download": lambda kind: url_for(f"matrix.{kind}", query.multi_items()),
         "trend": url_for("trend", [pair for pair in rest if pair[0] != "metric"]),
         "scatter": url_for("scatter", [pair for pair in rest if pair[0] != "metric"]),
-        "live": url_for("events") if library.pending else "",
+        "live": url_for("events") if sources.library.pending else "",
     }  # fmt: skip
 
 
@@ -332,3 +340,249 @@ def draw_matrix(matrix: Matrix) -> Drawing:
     width = max(left + len(entries) * CELL + 12, 480.0)
     shapes.append(Label(12, height, fitted(note, width - 24, 11.0), "start", 11.0, "faint"))
     return Drawing(width, height + 14, "Runs and tasks", note, shapes)
+
+
+MAX_TREND_RUNS, MAX_LINES, MAX_PAIRED, MAX_LISTED = 2000, 12, 40, 200
+"""Runs of a chart, models that have separate lines, rows among which a scatter looks for two, and lines of the table below it."""
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """A number of a run; `at` is its time, or its training step."""
+
+    run: str
+    model: str
+    at: float
+    created: float | None
+    step: int | None
+    row: Row = field(
+        metadata=keys("task=owner", "metric", "filter", "value=estimate.value", "low=estimate.low", "high=estimate.high",
+                      "n=estimate.n")
+    )  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        number = self.row.estimate
+        ends = f" ({format_short(number.low, 3)} … {format_short(number.high, 3)})" if number.low is not None else ""
+        return f"{self.run}: {format_short(number.value, 3)}{ends}, n {number.n:,}"
+
+
+@dataclass(frozen=True)
+class ScatterPoint:
+    """Two numbers of a run."""
+
+    run: IndexedRun = field(metadata=keys("run=name", "model", "created", "step"))
+    x: Estimate = field(metadata=keys("x=value", "x_low=low", "x_high=high"))
+    y: Estimate = field(metadata=keys("y=value", "y_low=low", "y_high=high"))
+
+
+P = TypeVar("P", TrendPoint, ScatterPoint)
+
+
+@dataclass(frozen=True)
+class Shown(Generic[P]):
+    """The numbers of a chart, and what it can be switched to."""
+
+    matrix: Matrix
+    keys: Sequence[TaskKey]
+    """The chosen rows: one of a trend, two of a scatter; fewer where there is no such row."""
+    over: Literal["date", "step"] = "date"
+    points: Sequence[P] = ()
+
+
+def _numbers(library: RunLibrary, query: QueryParams) -> Matrix:
+    """All rows of the runs that a URL chooses: `task` names the row here, and not which runs are shown."""
+    pairs = [(key, value) for key, value in query.multi_items() if key not in ("task", "metric", "sort", "desc")]
+    return build_matrix(library, QueryParams(pairs), MAX_TREND_RUNS)
+
+
+def _chosen(matrix: Matrix, text: str, position: int) -> TaskKey | None:
+    """The row that a URL names as `gsm8k|exact_match,strict` or `gsm8k`; else the main one at a position."""
+    key = next((key for key in (*matrix.keys, *matrix.written) if text in (key.text, key.task)), None)
+    if key is None and not text and len(matrix.keys) > position:
+        return matrix.keys[position]
+    return key
+
+
+def _finite(row: Row | None) -> bool:
+    return row is not None and row.estimate.value is not None and math.isfinite(row.estimate.value)
+
+
+def final_runs(matrix: Matrix) -> list[IndexedRun]:
+    """The runs that charts draw: not those in progress, whose numbers are provisional."""
+    return [each for each in matrix.entries if each.name not in matrix.running]
+
+
+def trend(library: RunLibrary, query: QueryParams) -> Shown[TrendPoint]:
+    """The numbers of a row, by date or by training step: by step where each run has one."""
+    matrix = _numbers(library, query)
+    key = _chosen(matrix, _row_text(query), 0)
+    entries = [each for each in final_runs(matrix) if key is not None and _finite(matrix.cell(each.name, key))]
+    steps = {each.step for each in entries}
+    by_step = query.get("over") == "step" or (query.get("over") != "date" and None not in steps and len(steps) > 1)
+    placed = [(each.step if by_step else each.created, each) for each in entries]
+    points = [
+        TrendPoint(entry.name, entry.model, at, entry.created, entry.step, matrix.column(key)[entry.name])
+        for at, entry in placed
+        if at is not None and key
+    ]
+    points.sort(key=lambda point: (point.model, point.at))
+    return Shown(matrix, [key] if key is not None else [], "step" if by_step else "date", points)
+
+
+def _row_text(query: QueryParams) -> str:
+    """The row that a URL names: `row`, or `task` with or without `metric`."""
+    task, metric = query.get("task", ""), query.get("metric", "")
+    if query.get("row") or not task or not metric:
+        return query.get("row") or task
+    key = ScoreKey.parse(metric)
+    return TaskKey(task, *key).text
+
+
+def draw_trend(shown: Shown[TrendPoint]) -> Drawing | None:
+    """A line and a band for each model; of checkpoints, which are a model each, one for all."""
+    if not shown.points:
+        return None
+    models = list(dict.fromkeys(point.model for point in shown.points))
+    is_one = shown.over == "step" or len(models) == len(shown.points) or len(models) > MAX_LINES
+    names = [""] if is_one else models
+    series = []
+    for number, name in enumerate(names):
+        line = sorted((point for point in shown.points if is_one or point.model == name), key=lambda point: point.at)
+        points = [
+            Point(point.at, float(point.row.estimate), point.row.estimate.low, point.row.estimate.high, point.title)
+            for point in line
+        ]
+        series.append(Series(name, points, number, band=True))
+    key = shown.keys[0]
+    is_share = all(point.row.estimate.is_share for point in shown.points)
+    label, places = (
+        f"{key.label}{' (share of 1)' if is_share else ''}, 95 % interval",
+        [point.at for point in shown.points],
+    )
+    panel = time_panel("", label, series, places, by_step=shown.over == "step", is_share=is_share)
+    return draw(Chart(f"{key.task} over {'training steps' if shown.over == 'step' else 'time'}", [panel], names))
+
+
+def scatter(library: RunLibrary, query: QueryParams) -> Shown[ScatterPoint]:
+    """Two rows of each run that has both."""
+    matrix = _numbers(library, query)
+    first, second = _most_shared(matrix)
+    chosen = (_chosen(matrix, query.get("x", ""), first), _chosen(matrix, query.get("y", ""), second))
+    keys = [key for key in chosen if key is not None]
+    if len(keys) < 2:
+        return Shown(matrix, keys)
+    points = []
+    for entry in final_runs(matrix):
+        x, y = (matrix.cell(entry.name, key) for key in keys)
+        if x is not None and y is not None and _finite(x) and _finite(y):
+            points.append(ScatterPoint(entry, x.estimate, y.estimate))
+    return Shown(matrix, keys, points=points)
+
+
+def _most_shared(matrix: Matrix) -> tuple[int, int]:
+    """The positions of the two rows that most runs have both of."""
+    names = [matrix.written[key].keys() for key in matrix.keys[:MAX_PAIRED]]
+    pairs = [
+        (len(one & two), -at, -other) for at, one in enumerate(names) for other, two in enumerate(names) if at < other
+    ]
+    _, at, other = max(pairs, default=(0, 0, -1))
+    return -at, -other
+
+
+def draw_scatter(shown: Shown[ScatterPoint]) -> Drawing | None:
+    """A cross of two intervals for each run, a color for each model."""
+    if not shown.points:
+        return None
+    models = list(dict.fromkeys(point.run.model for point in shown.points))
+    names = models if len(models) <= MAX_LINES else [""]
+    series = []
+    for number, name in enumerate(names):
+        points = [
+            Point(
+                float(point.x),
+                float(point.y),
+                point.y.low,
+                point.y.high,
+                f"{point.run.name}: {format_short(point.x.value, 3)}, {format_short(point.y.value, 3)}",
+                0.4,
+                at_low=point.x.low,
+                at_high=point.x.high,
+            )
+            for point in shown.points
+            if len(names) == 1 or point.run.model == name
+        ]
+        series.append(Series(name, points, number, line=False))
+    numbers = [point.x for point in shown.points]
+    ends = [end for x in numbers for end in (x.value, x.low, x.high) if end is not None]
+    x, y = (f"{key.task}: {key.label}" for key in shown.keys)
+    panel = Panel("", y, series, at_label=x, at_limits=ends_of_axis(ends))
+    return draw(Chart(f"{x} and {y}", [panel], names if len(names) > 1 else ()))
+
+
+def trend_page(sources: PageSources, query: QueryParams) -> Page:
+    """The content of the page of a trend."""
+    shown = trend(sources.library, query)
+    points = _points_table(shown, TrendPoint)
+    return {
+        **_chart_page(sources.library, query, shown, "trend", draw_trend(shown)),
+        "over": shown.over,
+        "points": points,
+    }
+
+
+def scatter_page(sources: PageSources, query: QueryParams) -> Page:
+    """The content of the page of a scatter plot."""
+    shown = scatter(sources.library, query)
+    points = _points_table(shown, ScatterPoint)
+    return {**_chart_page(sources.library, query, shown, "scatter", draw_scatter(shown)), "points": points}
+
+
+def _points_table(shown: Shown[P], kind: type[P]) -> ReportTable:
+    records = (json_values(point) for point in shown.points[:MAX_LISTED])
+    return points_table(json_keys(kind), records, is_over_time=shown.over == "date")
+
+
+def _chart_page(library: RunLibrary, query: QueryParams, shown: Shown[P], name: str, drawing: Drawing | None) -> Page:
+    return {
+        "name": name, "shown": shown, "release": shown.matrix.release,
+        "drawing": drawing,
+        "rows": list(dict.fromkeys([*shown.matrix.keys, *shown.matrix.written]))[:500],
+        "chosen": RunFilter.of(QueryParams([pair for pair in query.multi_items() if pair[0] != "task"])),
+        "pending": library.pending,
+        "live": url_for("events") if library.pending else "",
+        "download": lambda kind: url_for(f"{name}.{kind}", query.multi_items()),
+    }  # fmt: skip
+
+
+TYPES = {"csv": "text/csv", "svg": "image/svg+xml"}
+
+
+def make_file(library: RunLibrary, path: str, request: Request) -> Response:
+    """The numbers of a page over many runs as CSV, or its picture."""
+    kind = path.rpartition(".")[2]
+    headers = {"content-disposition": f'{"inline" if kind == "svg" else "attachment"}; filename="{path[1:]}"'}
+    library.read_all()
+    with no_collector():
+        text = FILES[path](library, request.query_params)
+    return Response(text, media_type=TYPES[kind], headers=headers)
+
+
+def _csv(kind: type, records: Iterable[object]) -> str:
+    return csv_text(json_keys(kind), ([*json_values(record).values()] for record in records))
+
+
+def _svg(drawn: Drawing | None) -> str:
+    if drawn is None:
+        raise MissingPage("no run has a number to draw")
+    return as_svg(drawn)
+
+
+FILES: dict[str, Callable[[RunLibrary, QueryParams], str]] = {
+    "/matrix.csv": lambda library, query: _csv(MatrixNumber, matrix_numbers(build_matrix(library, query))),
+    "/matrix.svg": lambda library, query: _svg(draw_matrix(build_matrix(library, query))),
+    "/trend.csv": lambda library, query: _csv(TrendPoint, trend(library, query).points),
+    "/trend.svg": lambda library, query: _svg(draw_trend(trend(library, query))),
+    "/scatter.csv": lambda library, query: _csv(ScatterPoint, scatter(library, query).points),
+    "/scatter.svg": lambda library, query: _svg(draw_scatter(scatter(library, query))),
+}

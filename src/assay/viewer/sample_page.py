@@ -1,4 +1,5 @@
-"""One sample in detail: prompt, responses, filtered answers, scores, and how its answer differs from the target."""
+"""One sample in detail: prompt, responses, filtered answers, scores, how its answer differs from the target, the verdicts of
+judges, and the way of a graph's record through its nodes."""
 
 import json
 import math
@@ -10,22 +11,24 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from assay.comparison.labelling import judge_rows
+from assay.errors import AssayError
 from assay.models.reasoning import START, split_thinking
-from assay.models.servers.server_model import Price
+from assay.models.servers.server_model import Price, price_of
 from assay.number_text import format_duration, format_figures, format_trimmed
-from assay.records import Answers, AnyJSON, JSONObject, MetricValue
+from assay.records import Answers, AnyJSON, JSONObject, MetricValue, Usage, json_number, mapping
 from assay.report.charts import Span
+from assay.runs.labels import TaskLabels
+from assay.runs.run import Run, model_text
 from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
-from assay.runs.samples.turns import ChatPrompt, ChatTurn, chat_prompt
+from assay.runs.samples.turns import ChatPrompt, ChatTurn, chat_prompt, stored_exchanges, turns_of
 from assay.safe_text import cut
 from assay.score_keys import REPEATS, ScoreKey, join_scores
+from assay.scoring.judges import ROLE, json_objects
 from assay.statistics.softmax import softmax
-from assay.viewer.trajectory import Step, judge_questions, nodes_of_responses, spans_of, steps_of
 
 TaskSettings = JSONObject
 """The configuration of a task as the run stored it."""
-StoredReply = JSONObject
-"""A response as the run stored it."""
 StoredAnswers = Mapping[str, Answers]
 """The answers of each filter."""
 StoredScores = Mapping[ScoreKey, MetricValue]
@@ -94,7 +97,7 @@ class SampleView:
     scores: Sequence[tuple[str, str, str, bool | None]]
     choices: Sequence[Choice] = ()
     verdicts: Sequence[ResponseView] = ()
-    trace: Sequence[Step] = ()
+    trace: "Sequence[Step]" = ()
     failed: str = ""
     audit: Sequence[str] = ()
     dropped: int = 0
@@ -490,3 +493,209 @@ def unit_results(answers: AnyJSON) -> list[UnitMetricView]:
 def _single_value(value: AnyJSON) -> AnyJSON:
     """The value of a mapping with one key: the key adds nothing."""
     return next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else value
+
+
+MODEL, TOOL = "model", "tool"
+"""Who spent the time of a span."""
+FENCED = re.compile(r"<<<(.+) ([0-9a-f]{32})>>>\n(?s:.*)\n<<<end of \1 \2>>>")
+"""An answer as a judge sees it."""
+
+
+class Step(NamedTuple):
+    """A node that a graph's record visited, with its conversation, and its time where that is known; `failed` is the reason."""
+
+    node: str
+    turns: Sequence[ChatTurn]
+    seconds: float | None
+    failed: str = ""
+    tokens: tuple[int, int] | None = None
+    """Tokens read and written by its models."""
+    cost: float | None = None
+
+
+def steps_of(row: StoredSample, prices: Mapping[str, Price | None] | None = None) -> list[Step]:
+    """The visited nodes in order. What an earlier request of a conversation has is not repeated."""
+    parts, replies = stored_exchanges(row), row.replies or ()
+    steps = []
+    for node, numbers in _visits(row):
+        own = [parts[number] for number in numbers if number < len(parts)]
+        said = [message for each in own for message in (*each.asked, each.answer) if message is not None]
+        node_replies = [replies[number] for number in numbers if number < len(replies)]
+        usages = [reply["usage"] for reply in node_replies if reply.get("usage") is not None]
+        reason = next((str(reply["failed"]) for reply in node_replies if "failed" in reply), "")
+        tokens = (sum(each[0] for each in usages), sum(each[1] for each in usages)) if usages else None
+        seconds = sum(each[2] for each in usages) if usages else None
+        price = (prices or {}).get(node)
+        cost = sum(price.of(Usage(*each)) for each in usages) if price is not None and usages else None
+        steps.append(Step(node, turns_of(said), seconds, reason, tokens, cost))
+    if row.failed and steps and not any(step.failed for step in steps):  # no request did: the last node it reached
+        steps[-1] = steps[-1]._replace(failed=row.failed)
+    return steps
+
+
+def nodes_of_responses(row: StoredSample) -> dict[int, str]:
+    """The node that each response of a graph's record belongs to."""
+    return {number: node for node, numbers in _visits(row) for number in numbers}
+
+
+def judge_questions(row: StoredSample) -> dict[int, str]:
+    """The requests of a graph's record that ask a judge, by number: their question has an answer in its fence."""
+    asked = {
+        number: "\n\n".join(turn.text for turn in turns_of(each.asked))
+        for number, each in enumerate(stored_exchanges(row))
+    }
+    return {number: question for number, question in asked.items() if FENCED.search(question)}
+
+
+def _visits(row: StoredSample) -> Iterator[tuple[str, list[int]]]:
+    trace = row.trace
+    for entry in trace if isinstance(trace, list) else ():
+        yield str(entry[0]), [number for number in entry[1] if isinstance(number, int)]
+
+
+def spans_of(row: StoredSample) -> list[Span]:
+    """Requests and tool calls in their order, each with its seconds; empty where none has any."""
+    replies, left = row.replies or (), list(made_calls(row.replies))
+    spans: list[Span] = []
+    for node, numbers in _visits(row):
+        for turn, number in enumerate(numbers, 1):
+            reply = replies[number] if number < len(replies) else {}
+            spans.append(_request_span(node, turn if len(numbers) > 1 else 0, reply))
+            own = [call for call in left if _node(call) == node and call.get("turn") == turn]
+            left = [call for call in left if not any(call is each for each in own)]
+            spans += map(_call_span, own)
+    spans += map(_call_span, left)
+    return spans if any(span.seconds for span in spans) else []
+
+
+def _node(call: JSONObject) -> str:
+    return str(call.get("node"))
+
+
+def _request_span(node: str, turn: int, reply: JSONObject) -> Span:
+    usage = reply.get("usage")
+    note = f"{usage[0]:,} tokens in, {usage[1]:,} out" if usage else ""
+    failed = f"failed: {reply['failed']}" if "failed" in reply else ""
+    return Span(f"{node}, turn {turn}" if turn else node, float(usage[2]) if usage else 0.0, MODEL, failed or note)
+
+
+def _call_span(call: JSONObject) -> Span:
+    return Span(str(call.get("name")), float(call.get("seconds") or 0.0), TOOL, call_text(call))
+
+
+def node_prices(run: Run, task: str) -> dict[str, Price | None]:
+    """The price of the model that a node asks, by node; None where it has none, or where its model is not certain."""
+    roles = mapping(run.manifest.get("roles"))
+    under_test = mapping(run.results.config.get("model_args"))
+    prices: dict[str, Price | None] = {}
+    for name, node in mapping(run.graph(task).get("nodes")).items():
+        role = _role(mapping(node))
+        known = mapping(roles.get(role)).get("args") if role in roles else None if role == ROLE else under_test
+        prices[str(name)] = _price(mapping(known))
+    return prices
+
+
+def _role(node: JSONObject) -> str:
+    """The role that a node asks: the name of its model, or the judge that one of its unit metrics is."""
+    measured: AnyJSON = node.get("unit_metrics_map")
+    for each in measured if isinstance(measured, list) else ():
+        if isinstance(each, Mapping) and each.get("name") == "llm_judge":
+            return str(mapping(each.get("params")).get("role") or ROLE)
+    model = node.get("model")
+    return str(model.get("name") or "") if isinstance(model, Mapping) else str(model or "")
+
+
+def _price(arguments: JSONObject) -> Price | None:
+    return price_of("", json_number(arguments.get("price_in")), json_number(arguments.get("price_out")), None)
+
+
+class VerdictView(NamedTuple):
+    """One verdict. `score` is as the judge wrote it."""
+
+    role: str
+    model: str
+    score: float | str | None
+    reason: str
+    question: str
+    text: str
+    about: str
+    scale: str = ""
+    node: str = ""
+    """The node of a graph that asked."""
+
+
+def verdict_views(run: Run, task: str, row: StoredSample) -> list[VerdictView]:
+    """The verdicts of a sample, in the order in which they were asked for; of a graph those of its judge nodes."""
+    replies = row.replies or ()
+    own = sum(map(len, row.responses))
+    views = [
+        _view(
+            run,
+            str(reply.get("role") or ""),
+            str(reply.get("question") or ""),
+            reply.get("verdict"),
+            reply.get("usage"),
+        )
+        for reply in replies[own:]
+        if "verdict" in reply
+    ]
+    in_graph = _of_graph(run, row) if row.trace else []
+    scale = _scale(run, task) if not in_graph else ""
+    return [each._replace(scale=scale if isinstance(each.score, int | float) else "") for each in views] + in_graph
+
+
+def _of_graph(run: Run, row: StoredSample) -> list[VerdictView]:
+    """The verdicts of the judges that nodes of a graph asked."""
+    texts, replies, nodes = shown_texts(row.responses, row.replies), row.replies or (), nodes_of_responses(row)
+    role = ROLE if ROLE in mapping(run.manifest.get("roles")) else ""
+    return [
+        _view(run, role, question, texts[number], replies[number].get("usage") if number < len(replies) else None)
+        ._replace(node=nodes.get(number, ""))
+        for number, question in judge_questions(row).items()
+        if number < len(texts)
+    ]  # fmt: skip
+
+
+def _scale(run: Run, task: str) -> str:
+    """The scale that the judge of a task was asked to use, in words."""
+    try:
+        [rows] = judge_rows(run.finished(), [task])
+    except AssayError:  # it has no judge, or is in progress
+        return ""
+    return "" if rows.other else f"from {rows.scale[0]:g} to {rows.scale[1]:g}"
+
+
+def _view(run: Run, role: str, question: str, said: AnyJSON, usage: AnyJSON) -> VerdictView:
+    roles = mapping(run.manifest.get("roles"))
+    role = role or (next(iter(roles)) if len(roles) == 1 else "")
+    known = mapping(roles.get(role))
+    model = model_text(known.get("name") or "", known.get("args"))
+    about = f"{usage[0]:,} tokens in, {usage[1]:,} out" if isinstance(usage, Sequence) and len(usage) > 1 else ""
+    if not isinstance(said, str):  # the number of a reward model
+        return VerdictView(role, model, said if isinstance(said, int | float) else None, "", question, "", about)
+    score, reason = read_reply(said)
+    return VerdictView(role, model, score, reason, question, said, about)
+
+
+def read_reply(text: str) -> tuple[float | str | None, str]:
+    """The score and the reason in a judge's reply, as it gave them; None where it gave no score.
+
+    >>> read_reply('So: {"id": "ab", "reason": "It is right.", "score": 8}')
+    (8, 'It is right.')
+    >>> read_reply("I cannot say.")
+    (None, '')
+    """
+    objects = [each for each in json_objects(text) if "score" in each or "winner" in each]
+    if not objects:
+        return None, ""
+    verdict = objects[-1]
+    score = verdict.get("score", verdict.get("winner"))
+    is_plain = isinstance(score, int | float | str) and not isinstance(score, bool)
+    return score if is_plain else None, str(verdict.get("reason") or "")
+
+
+def label_lines(labels: TaskLabels | None, doc: int) -> list[tuple[str, float]]:
+    """The labels that people gave to a document: name and label."""
+    if labels is None:
+        return []
+    return [(name or "no name", own[doc]) for name, own in labels.people.items() if doc in own]

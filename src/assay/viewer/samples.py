@@ -176,11 +176,6 @@ class Samples:
         return self.count(SampleQuery())
 
     @property
-    def columns(self) -> list[str]:
-        """The columns of the file."""
-        return self.stored.names
-
-    @property
     def scores(self) -> list[ScoreKey]:
         """The scores that have a column."""
         return self.stored.score_keys
@@ -196,10 +191,6 @@ class Samples:
         start = (page - 1) * PAGE
         numbers = self._numbers(sample_query, start, PAGE)
         return SamplesPage(self.read(numbers), list(range(start, start + len(numbers))), total, page)
-
-    def count_all(self) -> int:
-        """Count the samples of the file."""
-        return self.count(SampleQuery())
 
     def count(self, sample_query: SampleQuery) -> int:
         """Count the matching samples."""

@@ -6,7 +6,7 @@ where the reader asks for it.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from assay.number_text import format_decimal, format_figures, format_interval, format_share
 from assay.report.charts import (
@@ -19,19 +19,19 @@ from assay.report.charts import (
     Series,
     Shares,
     draw_part,
-    interval_text,
+    estimate_point,
     reliability_panel,
     reliability_points,
 )
+from assay.report.document import Slice
 from assay.report.drawing import Drawing
-from assay.report.report_table import Column, ReportTable, TableLine
+from assay.report.report_table import ReportTable, make_table, number_columns
 from assay.results import ReliabilityPoint
 from assay.statistics.calibration import BINS
 from assay.statistics.evidence import Estimate, Evidence
-from assay.statistics.influence import SHARE
-from assay.statistics.intervals import interval
+from assay.statistics.influence import SHARE, Bounds, Spread, clip_to_bounds, with_pseudo_documents
+from assay.statistics.intervals import interval, with_interval
 from assay.statistics.pass_at_k import pass_at_k
-from assay.viewer.distributions import score_bins, slice_score
 from assay.viewer.samples import SOURCE, Samples, quoted
 
 MAX_COUNTED = 50_000
@@ -61,8 +61,7 @@ class ChartCard(NamedTuple):
     def table(self) -> ReportTable:
         """Its numbers as a table."""
         first, *others = self.head
-        columns = [Column(first), *(Column(title, align="right") for title in others)]
-        return ReportTable(columns, [TableLine(row) for row in self.rows])
+        return make_table([first, *number_columns(*others)], self.rows)
 
 
 Maker = Callable[[Samples, int | None], ChartCard | None]
@@ -138,28 +137,22 @@ def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | N
     each = f"select {share} as share, list_position(v, best) - 1 = gold as is_right from ({likelihoods})"
     place = f"least(cast(floor(share * {BINS}) as integer), {BINS - 1})"
     query = f"select avg(share), avg(cast(is_right as double)), count(*) from ({each}) group by {place} order by 1"
-    points = [
-        ReliabilityPoint(confidence, Estimate(share, interval=interval(_rate(share, count)), n=count))
+    numbers = [
+        (confidence, Estimate(share, interval=interval(_rate(share, count)), n=count))
         for confidence, share, count in samples.database.rows(query, [samples.file])
     ]
-    if not points:
+    if not numbers:
         return None
-    numbers = [(point.confidence, point.accuracy) for point in points]
     total = sum(right.n for _, right in numbers)
     gap = sum(right.n * abs(confidence - float(right)) for confidence, right in numbers) / total
-    rows = [
-        (
-            format_decimal(confidence, 3),
-            format_decimal(float(right), 3),
-            format_interval(right.low, right.high),
-            f"{right.n:,}",
-        )
-        for confidence, right in numbers
-    ]
+    rows = []
+    for confidence, right in numbers:
+        shares = format_decimal(confidence, 3), format_decimal(float(right), 3)
+        rows.append((*shares, format_interval(right.low, right.high), f"{right.n:,}"))
     about = (
         f"a calibrated model is on the line; expected calibration error {format_decimal(gap)} over {total:,} samples"
     )
-    panel = reliability_panel("", [Series("", reliability_points(points))])
+    panel = reliability_panel("", [Series("", reliability_points([ReliabilityPoint(*number) for number in numbers]))])
     head = ("confidence", "right", "95 %", "n")
     return ChartCard("reliability", "Reliability", about, draw_part(panel, about, CARD_WIDTH), head, rows)
 
@@ -208,25 +201,13 @@ def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     points, table = [], []
     for mean, low, high, *summary in rows:
         name, part = f"{low:,} … {high:,}", slice_score(summary, samples.scale)
-        value, ends = float(part), (part.low, part.high)
-        title = f"{name} characters: {interval_text(value, *ends)}, n {part.n:,}"
-        points.append(Point(mean, value, *ends, title))
-        table.append((name, format_decimal(value), format_interval(*ends), f"{part.n:,}"))
-    panel = Panel(
-        "",
-        f"{samples.metric.metric}, 95 % interval",
-        [Series("", points)],
-        at_label="characters of the answer",
-    )
+        points.append(estimate_point(mean, part, f"{name} characters:"))
+        table.append((name, format_decimal(float(part)), format_interval(part.low, part.high), f"{part.n:,}"))
+    label = f"{samples.metric.metric}, 95 % interval"
+    panel = Panel("", label, [Series("", points)], at_label="characters of the answer")
     about = "mean score by tenths of the samples, from the shortest answers to the longest; answers of one length stay together"
-    return ChartCard(
-        "length",
-        "Length and score",
-        about,
-        draw_part(panel, about, CARD_WIDTH),
-        ("characters", "score", "95 %", "n"),
-        table,
-    )
+    head = ("characters", "score", "95 %", "n")
+    return ChartCard("length", "Length and score", about, draw_part(panel, about, CARD_WIDTH), head, table)
 
 
 def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | None:
@@ -247,15 +228,9 @@ def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | Non
     most = max(n for n, *_ in counted)
     full = [(right, count) for n, right, count, _ in counted if n == most]
     points = [*_passes(most, full)]
-    limits = (0.6, min(most, MAX_K) + 0.4)
-    panel = Panel(
-        "",
-        "pass@k, 95 % interval",
-        [Series("", points)],
-        at_label="k, number of answers",
-        limits=(0.0, 1.0),
-        at_limits=limits,
-    )
+    ends = (0.6, min(most, MAX_K) + 0.4)
+    panel = Panel("", "pass@k, 95 % interval", [Series("", points)], at_label="k, number of answers", limits=SHARE,
+                  at_limits=ends)  # fmt: skip
     total = sum(count for _, count in full)
     about = f"the chance that at least one of k answers is right, over {total:,} documents with {most} answers each"
     rows = [(f"{point.at:g}", format_decimal(point.value), format_interval(point.low, point.high)) for point in points]
@@ -292,27 +267,13 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
     series = [Series("", [point]) for point in points]
     panel = Panel("", f"{first.metric.metric} in {names[1]}", series, diagonal=limits == SHARE,
                   at_label=f"in {names[0]}", limits=limits, whole=True, at_limits=limits)  # fmt: skip
-    above, below = (sum(n for a, b, n in rows if is_there(a, b)) for is_there in (_is_less, _is_more))
+    above, below = sum(n for a, b, n in rows if a < b), sum(n for a, b, n in rows if a > b)
     about = (
         f"{total:,} documents: {above:,} score higher in {names[1]}, {below:,} lower, {total - above - below:,} alike"
     )
     table = [(format_figures(a), format_figures(b), f"{n:,}") for a, b, n in rows[:50]]
-    return ChartCard(
-        "paired",
-        "The same documents in both runs",
-        about,
-        draw_part(panel, about, CARD_WIDTH),
-        (names[0], names[1], "documents"),
-        table,
-    )
-
-
-def _is_less(a: float, b: float) -> bool:
-    return a < b
-
-
-def _is_more(a: float, b: float) -> bool:
-    return a > b
+    title, drawing = "The same documents in both runs", draw_part(panel, about, CARD_WIDTH)
+    return ChartCard("paired", title, about, drawing, (*names, "documents"), table)
 
 
 def _passes(n: int, counted: Sequence[tuple[int, int]]) -> Iterator[Point]:
@@ -325,3 +286,82 @@ def _passes(n: int, counted: Sequence[tuple[int, int]]) -> Iterator[Point]:
         ends = interval(Estimate(mean, error, total, scale=SHARE))
         low, high = ends or (None, None)
         yield Point(k, mean, low, high, f"pass@{k} {format_decimal(mean)}")
+
+
+MAX_BINS, MAX_SLICES = 20, 20
+"""Bars of a histogram, and slices of a plot."""
+
+
+def score_bins(samples: Samples) -> list[Bin]:
+    """Count each score: value by value where there are few, else in bins of equal width."""
+    if samples.metric not in samples.scores:
+        return []
+    name = quoted(str(samples.metric))
+    counted = f"select {name}, count(*) from {SOURCE} where isfinite({name}) group by 1 order by 1 limit 13"
+    few = samples.database.rows(counted, [samples.file])
+    if len(few) <= 12:
+        return [Bin(value, value, count) for value, count in few]
+    ends = f"select min({name}), max({name}) from {SOURCE} where isfinite({name})"
+    [[low, high]] = samples.database.rows(ends, [samples.file])
+    width = (high - low) / MAX_BINS
+    which = f"least(cast(floor(({name} - ?) / ?) as integer), {MAX_BINS - 1})"
+    query = f"select {which}, count(*) from {SOURCE} where isfinite({name}) group by 1"
+    counts: dict[int, int] = dict(samples.database.rows(query, [low, width, samples.file]))
+    return [Bin(low + at * width, low + (at + 1) * width, counts.get(at, 0)) for at in range(MAX_BINS)]
+
+
+def score_slices(samples: Samples, column: str) -> list[Slice]:
+    """The mean score by value of a column, the largest slices first; numbers that hardly repeat are cut into fifths."""
+    if samples.metric not in samples.scores or column not in (*samples.document_columns(), *more_columns(samples)):
+        return []
+    term, own = samples.term(_column(samples, column))
+    name = quoted(str(samples.metric))
+    parts = f"select {term} as part, {name} as score from {SOURCE} where isfinite({name})"
+    summed = "count(*), avg(score), stddev_samp(score), kurtosis_pop(score), min(score), max(score), bool_and(score in (0, 1))"
+    query = (
+        f"select part, {summed}, count(*) over () from ({parts}) group by part order by 2 desc, 1 limit {MAX_SLICES}"
+    )
+    rows = samples.database.rows(query, [*own, samples.file])
+    if rows and rows[0][8] > MAX_SLICES:
+        numbers = f"select try_cast(part as double) as part, score from ({parts})"
+        fifths = f"select *, ntile(5) over (order by part) as fifth from ({numbers}) where part is not null"
+        within = f"select min(part), max(part), {summed} from ({fifths}) group by fifth order by 1"
+        binned = samples.database.rows(within, [*own, samples.file])
+        rows = [(f"{low:g} … {high:g}", *rest) for low, high, *rest in binned] or rows
+    return [Slice(str(name), slice_score(summary, samples.scale)) for name, *summary in rows]
+
+
+def more_columns(samples: Samples) -> list[str]:
+    """Columns beside those of the documents that samples can be sliced by."""
+    return [
+        "target",
+        "audit",
+        *(f"answer.{name}" for name in dict.fromkeys(key.filter for key in samples.scores)),
+    ]
+
+
+def _column(samples: Samples, column: str) -> str:
+    return f"doc.{column}" if column in samples.document_columns() else column
+
+
+def slice_score(summary: Sequence[Any], scale: Bounds | None) -> Estimate:
+    """The score of a slice of the samples: their mean, with the interval of a task made of these samples alone."""
+    count, mean, deviation, kurtosis, least, most, is_right_or_wrong, *_ = summary
+    if scale is not None:
+        least, most = clip_to_bounds([least, most], scale)
+    is_rate = is_right_or_wrong and scale in (None, SHARE)
+    bounds = SHARE if is_rate else scale if scale is not None and scale[0] <= least and most <= scale[1] else None
+    error = deviation / math.sqrt(count) if deviation is not None and count > 1 else None
+    spread = None
+    if error is not None and bounds is not None:
+        carriers = (count / (kurtosis + 3) if kurtosis is not None else float(count)) if error else 0.0
+        spread = with_pseudo_documents(Spread(error**2, count - 1.0, mean), float(count), carriers, bounds)
+    evidence = Evidence(is_rate=is_rate, spread=spread)
+    return with_interval(Estimate(mean, error, count, scale=bounds, evidence=evidence))
+
+
+def value_count(samples: Samples, column: str) -> int:
+    """Count the values of a column."""
+    term, own = samples.term(_column(samples, column))
+    [[count]] = samples.database.rows(f"select count(distinct {term}) from {SOURCE}", [*own, samples.file])
+    return int(count)

@@ -197,9 +197,8 @@ def _is_nested(hint: UserValue) -> bool:
     """
     if isinstance(hint, str):
         return NESTED.match(hint.strip()) is not None
-    inner = get_args(hint)[:1]
     lists = (list, Sequence)
-    return get_origin(hint) in lists and bool(inner) and (get_origin(inner[0]) or inner[0]) in lists
+    return get_origin(hint) in lists and any((get_origin(inner) or inner) in lists for inner in get_args(hint))
 
 
 def of_answers(score: ScoreAnswer, single: Callable[[MetricValue], MetricValue] | None = None) -> Compute:
