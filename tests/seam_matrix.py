@@ -330,6 +330,8 @@ EXTENSIONS = [
               {"metric_list": [{"metric": "exact_match", "aggregation": USE}]}, "aggregations"),
     Extension("a reduction", 0.75, f"def {NAME}(scores):\n    return 0.75 * (len(list(scores)) == 2)",
               {"metric_list": [{"metric": "exact_match", "reduction": {"own": USE}}]}, "reductions", "own,none", base=SAMPLED),
+    Extension("a reduction of references", 0.75, f"def {NAME}(references, predictions):\n    return 0.75 * (references in 'xy' and len(predictions) == 2)",
+              {"metric_list": [{"metric": "exact_match", "reduction": USE}]}, "reductions", base=SAMPLED),
     scorer("score", 0.75, "def score(self, reference, predictions):", "    return 0.75 * (predictions == ['x'])", row=f"{NAME},none"),
     scorer("score_batch", 0.75, "def score_batch(self, results):", "    return [0.75 * (result.answer == 'x') for result in results]", row=f"{NAME},none"),
     scorer("score_instances", 0.75, "def score_instances(self, instances, filter_name):",

@@ -11,6 +11,7 @@ import assay
 from assay.report.table import results_table
 from graph_world import the_file, write_graph
 from test_graphs import HEAD, account, run, scripted
+from test_judges import scoring
 
 ASK = """
     graph_config:
@@ -104,3 +105,26 @@ def test_a_json_file_is_left_by_a_run_without_a_folder(
     [left] = (tmp_path / "runs").iterdir()
     assert the_file(left, "output_*.json")[0]["exact_match_result"]["correct"]
     assert the_file(left, "MetricCollatorPostProcessor_*.json")[0]["results"]["accuracy"] == {"accuracy": 1.0}
+
+
+def test_a_judge_in_a_graph_sees_the_users_own_seconds_and_not_those_of_tool_calls(tmp_path: Path) -> None:
+    """The time that a call took differs in every run: with it in the prompt, the same answer would be judged again."""
+    graph = """
+    graph_config:
+      nodes:
+        unit: {node_type: lambda, lambda: tasks.eval.utils.UnitMetrics, predicted_key: p, unit_metrics_map: [{name: llm_judge, params: {role: judge, rubric: "Be strict."}}]}
+      edges: [{from: START, to: unit}, {from: unit, to: END}]
+    """
+    call = {"name": "f", "arguments": {}, "turn": 1, "tokens": 3, "seconds": 0.125}
+    seen: list[str] = []
+
+    def score(answer: str) -> int:
+        seen.append(answer)
+        return 10
+
+    predicted = {"race": {"seconds": 9.58}, "calls": [call]}
+    records = [{"question": "?", "p": predicted}]
+    results, _ = run(tmp_path, graph, records, model_role={"judge": scoring(score)})
+    assert seen == ["{'race': {'seconds': 9.58}, 'calls': [{'name': 'f', 'arguments': {}, 'turn': 1, 'tokens': 3}]}"]
+    [row] = results["results"].values()
+    assert row["llm_judge,none"] == 1.0

@@ -217,6 +217,14 @@ def test_the_way_of_a_record_is_noted_also_where_it_ends_early() -> None:
     assert [name for name, _ in walked(outer, {"a": 1, "b": 1}).trace] == ["outer", "outer/a", "outer/b"]
 
 
+def test_a_node_that_returns_nothing_fails_its_record_alone_and_beside_another() -> None:
+    nodes = {"a": LambdaNode("a", lambda _, state: None, {}), "b": LambdaNode("b", lambda _, state: {"x": 1}, {})}
+    ways = {"a": ["END"], "b": ["END"]}
+    said = "the node 'a' must return the state, or a mapping of changes to it, got nothing (None)"
+    assert walked(Graph(nodes, {**ways, "START": ["a"]}), {}).failed == said
+    assert walked(Graph(nodes, {**ways, "START": ["a", "b"]}), {}).failed == said
+
+
 def test_a_record_is_not_changed_by_its_walk() -> None:
     def change(_: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
         state["x"] = 2
@@ -335,6 +343,41 @@ def test_a_wrong_parameter_of_a_transformation_is_refused_before_the_run(tmp_pat
         assay.simple_evaluate(None, tasks=[str(folder)])
     assert "graph_config.yaml:2:" in str(refused.value)
     assert "did you mean 'overwrite'?" in str(refused.value)
+
+
+ANSWERS = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    all: {node_type: multi_llm, prompt: [{user: "{x}"}], output_keys: said, models: MODELS}
+  edges: [{from: START, to: all}, {from: all, to: END}]
+output_config: {output_map: {said: FIELD}}
+"""
+FIELDS = "{m: {name: m, structured_output: {schema: {fields: {n: {type: TYPE}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("models", "field", "message"),
+    [
+        ("{}", "{from: said}", "models is empty — add an entry"),
+        ("{a: {name: m}, b: }", "{from: said}", "b is empty — add its keys"),
+        ("{a: gpt}", "{from: said}", "a must be a mapping, got the text 'gpt' — write `a: {name: gpt}`"),
+        ("{a: {name: m}}", "{}", "said is empty — add its keys"),
+        (
+            FIELDS.replace("TYPE", "text"),
+            "{from: said}",
+            "type must be one of str, int, float, bool, list, dict, got 'text'",
+        ),
+        (FIELDS.replace("{n: {type: TYPE}}", "{}"), "{from: said}", "fields is empty — add an entry"),
+    ],
+)
+def test_entries_of_mappings_are_refused_at_their_places(models: str, field: str, message: str, tmp_path: Path) -> None:
+    folder = write_graph(tmp_path, [{"x": 1}], ANSWERS.replace("MODELS", models).replace("FIELD", field))
+    with pytest.raises(ConfigError) as refused:
+        assay.simple_evaluate(Scripted(lambda *_: "x"), tasks=[str(folder)])
+    [problem] = refused.value.problems
+    assert message in str(problem)
+    assert problem.place.line == (7 if "said is" in message else 5)
 
 
 OUTPUT = SAMPLED + "output_config: {output_map: {x: {from: x}}, EXTRA}\n"

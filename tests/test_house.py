@@ -257,6 +257,7 @@ def test_the_ban_list_is_applied_to_names_prose_and_docstrings(tmp_path: Path) -
 SAME_NAME = {
     "Filter": "lm-eval's base class of filters, for helper code of its tasks, and ours",
     "Instance": "lm-eval's request of a class task, and the seeds' instance",
+    "Metric": "lm-eval 0.5's record of a metric, and ours",
     "Results": "the seeds' results of a document's answers, and the tree of a run",
     "Task": "lm-eval's base class of tasks, and the seeds' task",
 }
@@ -297,6 +298,7 @@ MAY_JOIN = {
     "exchange/": "files of lm-eval and Inspect",
     "groups/task_results.py": "what users' aggregators are given",
     "groups/aggregators.py": "what users' aggregators return",
+    "compat/lm_eval_scorers.py": "lm-eval's record of such a text",
     "runs/samples/": "names of columns",
     "comparison/packs.py": "names of columns",
     "runs/labels.py": "lines of labels.jsonl",

@@ -112,7 +112,7 @@ class HelperCode:
         known = self.registered
         return Helpers(
             self.resolve, self.as_dataset, known.find_metric, lambda: known.filters, known.metrics, known.aggregations,
-            self.dotted,
+            known.reductions, self.dotted,
         )  # fmt: skip
 
     def dotted(self, path: str, folder: str | None, place: Place) -> Any:

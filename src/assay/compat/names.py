@@ -8,12 +8,13 @@ from os import PathLike
 from types import ModuleType
 from typing import TypeVar
 
-from assay.compat import evaluate_names, filter_classes
+from assay.compat import evaluate_names, filter_classes, lm_eval_metrics
 from assay.compat.configurable_task import MULTIPLE_CHOICE, PERPLEXITY, ContextSampler, FirstNSampler, task_classes
 from assay.compat.dataset import Dataset, DatasetDict, NamedSplit, Split, concatenate_datasets
 from assay.compat.evaluate_names import Label
 from assay.compat.features import Anything, ClassLabel, Features, Ignored, List, Value, sequence
-from assay.compat.registered import Registered, identity
+from assay.compat.lm_eval_scorers import NAMES
+from assay.compat.registered import Registered, identity, register_scorers
 from assay.compat.sygra_names import ModuleContents, sygra_modules
 from assay.compat.task_base import Instance
 from assay.config.option import YAMLValue
@@ -82,6 +83,7 @@ def _lm_eval(registered: Registered, data_dir: str | None) -> dict[str, ModuleCo
         "lm_eval.api.samplers": {"ContextSampler": ContextSampler, "FirstNSampler": FirstNSampler},
         "lm_eval.api.registry": {**registered.names(), "get_model": get_model},
         "lm_eval.api.scorer": _scorers(),
+        "lm_eval.scorers": {**{kind.__name__: kind for kind in NAMES}, "register_scorer": register_scorers},
         **_filters(registered),
         "lm_eval.tasks": {},
         "lm_eval.tasks._yaml_loader": {"load_yaml": _load_yaml},
@@ -117,6 +119,7 @@ def _metrics(registered: Registered) -> ModuleContents:
         "mean_stderr": estimate.mean_stderr, "sample_stddev": estimate.sample_deviation,
         "bootstrap_stderr": bootstrap_stderr, "metric_max_over_ground_truths": _max_over_ground_truths,
         "exact_match_fn": evaluate_names.exact_match, "exact_match_hf_evaluate": evaluate_names.exact_match,
+        "CorpusMetric": lm_eval_metrics.CorpusMetric, "Metric": lm_eval_metrics.Metric, "LLResults": lm_eval_metrics.LLResults,
         "register_metric": registered.register_metric, "register_aggregation": registered.register_aggregation,
     }  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Lm-eval's names for what the helper code of one run registers and finds: views of registries that end with the run."""
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from assay.compat import evaluate_names
 from assay.compat.features import Ignored
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
+from assay.compat.lm_eval_metrics import adapt_metric
 from assay.config.option import YAMLMapping
 from assay.records import UserFunction
 from assay.registry import Registry
 from assay.scoring.helper_code import RegisteredMetric
 from assay.scoring.metrics.registry import LM_EVAL_METRICS
+from assay.scoring.named import SCORERS
+from assay.scoring.reductions import REDUCTIONS
+from assay.scoring.results import GENERATE
+from assay.scoring.scorer import Scorer
 from assay.statistics.aggregations import AGGREGATIONS
 
 if TYPE_CHECKING:
@@ -29,6 +34,7 @@ class Registered:
     filters: Registry[Callable[..., Any], Any] = field(default_factory=lambda: Registry("filter", {}))
     metrics: Registry[RegisteredMetric, Any] = field(default_factory=lambda: Registry("metric", {}))
     aggregations: Registry[Callable[..., Any], Any] = field(default_factory=lambda: Registry("aggregation", {}))
+    reductions: Registry[Callable[..., Any], Any] = field(default_factory=lambda: Registry("reduction", {}))
 
     def register_filter(self, name: str) -> Callable[[F], F]:
         return _decorator(self.filters, name)
@@ -36,8 +42,18 @@ class Registered:
     def register_aggregation(self, name: str) -> Callable[[F], F]:
         return _decorator(self.aggregations, name)
 
+    def register_reduction(self, name: str) -> Callable[[F], F]:
+        return _decorator(self.reductions, name)
+
     def register_metric(
-        self, *, metric: str, higher_is_better: bool | None = None, aggregation: str | None = None, **_: Ignored
+        self,
+        metric: str,
+        *,
+        higher_is_better: bool | None = None,
+        aggregation: str | None = None,
+        reduction: str | None = None,
+        output_type: str | Sequence[str] = GENERATE,
+        **_: Ignored,
     ) -> Callable[[F], F]:
         """A decorator; an aggregation that is not registered is refused here, as in lm-eval."""
         function = None if aggregation is None else self.get_aggregation(aggregation)
@@ -46,7 +62,7 @@ class Registered:
 
         def register(item: F) -> F:
             if metric not in self.metrics:
-                self.metrics[metric] = RegisteredMetric(item, function, higher_is_better)
+                self.metrics[metric] = adapt_metric(item, function, higher_is_better, reduction, output_type)
             return item
 
         return register
@@ -61,6 +77,9 @@ class Registered:
             return self.aggregations[name]
         named = "median_high" if name == "median" else name  # lm-eval's median
         return AGGREGATIONS[named].function if named in AGGREGATIONS else None
+
+    def get_reduction(self, name: str) -> UserFunction | None:
+        return self.reductions[name] if name in self.reductions else REDUCTIONS.get(name)
 
     def get_metric(self, name: str, hf_evaluate_metric: bool = False) -> UserFunction | None:
         """The function of a metric: lm-eval's return their argument, apart from exact_match."""
@@ -98,11 +117,15 @@ class Registered:
             "register_filter": self.register_filter,
             "register_metric": self.register_metric,
             "register_aggregation": self.register_aggregation,
+            "register_reduction": self.register_reduction,
+            "register_scorer": register_scorers,
             "register_model": _ignored,
             "register_task": _ignored,
             "get_filter": self.get_filter,
             "get_metric": self.get_metric,
             "get_aggregation": self.get_aggregation,
+            "get_reduction": self.get_reduction,
+            "get_scorer": SCORERS.__getitem__,
             "get_metric_aggregation": self.get_metric_aggregation,
             "is_higher_better": self.is_higher_better,
             **self._dicts(),
@@ -172,6 +195,17 @@ def _decorator(registry: MutableMapping[str, UserFunction], name: str) -> Callab
 def identity(items: T) -> T:
     """The same: of a metric whose aggregation does the work."""
     return items
+
+
+def register_scorers(*names: str) -> Callable[[type[Scorer]], type[Scorer]]:
+    """A decorator for a class of scorers, with all its names."""
+
+    def register(kind: type[Scorer]) -> type[Scorer]:
+        for name in names:
+            SCORERS.add(name, kind)
+        return kind
+
+    return register
 
 
 def _ignored(*_: Ignored, **__: Ignored) -> Callable[[T], T]:

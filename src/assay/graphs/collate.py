@@ -179,8 +179,10 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             has_results = [values.take(total, record) for values in collected]  # each of them looks at it
             unscored += not all(has_results)
             total += 1
-        results = {values.entry.key: values.numbers(columns) for values in collected if total}
-        errors = {values.entry.key: values.error for values in collected if values.error and total}
+        if not total:
+            collected = []  # of no records there are no numbers
+        results = {values.entry.key: values.numbers(columns) for values in collected}
+        errors = {values.entry.key: values.error for values in collected if values.error}
         self.collected = {values.entry.key: values for values in collected}
         without = {values.entry.key: values.missing for values in collected if values.missing and not values.error}
         counts: RecordCounts = metadata.get("counts") or RecordCounts(total, total - unscored, unscored)

@@ -64,7 +64,7 @@ def make_finish(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finis
             check(state)
         return mapped(state)
 
-    return finish if checks else mapped
+    return finish
 
 
 def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:

@@ -59,6 +59,11 @@ def _one_role(value: object) -> Iterator[Remark]:
                 yield (number, role, at), "has a part that is not a mapping", "write `- {type: text, text: …}`"
 
 
+def _not_empty(value: object) -> Iterator[Remark]:
+    if not value:
+        yield (), "is empty", "add an entry"
+
+
 def _some_key(value: object) -> Iterator[Remark]:
     if isinstance(value, list | tuple) and not value:
         yield (), "has no key", "name the key for the answer; those of the conversation begin so"
@@ -138,11 +143,6 @@ class DataConfig:
     num_records: int | None = option("Number of empty records, if no source is named.", None)
 
 
-def _some_fields(value: object) -> Iterator[Remark]:
-    if not value:
-        yield (), "is empty", "write fields: {name: {type: str}}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerField:
     """A field of a structured answer."""
@@ -158,7 +158,7 @@ class AnswerSchema:
     """The fields of a structured answer."""
 
     name: str = option("What the answer is called.", "answer")
-    fields: Mapping[str, AnswerField] = option("The fields, by name.", check=_some_fields)
+    fields: Mapping[str, AnswerField] = option("The fields, by name.", check=_not_empty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +270,7 @@ class UserSpec(LlmSpec):
 class MultiLlmSpec(GenerationSpec):
     """A node that asks several models the same."""
 
-    models: Mapping[str, ModelConfig] = option("Models by label.")
+    models: Mapping[str, ModelConfig] = option("Models by label.", check=_not_empty)
     multi_llm_post_process: str | None = option("A function of the answers by label.", None)
 
 

@@ -270,9 +270,13 @@ class Graph:
 
     def _following(self, names: Sequence[str], state: State) -> Sequence[GraphNode]:
         """The nodes that come next, each once, in the order of the edges."""
-        ways = [way for name in names for way in self.ways[name]]
-        targets = dict.fromkeys([way if isinstance(way, str) else way.choose(state) for way in ways])
-        return [self.nodes[target] for target in targets if target not in ENDS]
+        following: dict[str, GraphNode] = {}
+        for name in names:
+            for way in self.ways[name]:
+                target = way if isinstance(way, str) else way.choose(state)
+                if target not in ENDS:
+                    following[target] = self.nodes[target]
+        return [*following.values()]
 
 
 def _run(node: GraphNode, state: State, walk: Walk) -> Steps:

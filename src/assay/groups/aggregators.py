@@ -238,12 +238,12 @@ class MemberAggregation:
     """Takes the names of the members and the parameters; returns the problem with them, and its fix."""
 
 
-class DeclaredAggregator(RowAggregator):
+class FunctionAggregator(RowAggregator):
     """Computes rows by the function that its class declares, with the parameters of the entry."""
 
     declared: ClassVar[MemberAggregation]
 
-    def __init__(self, config: GroupConfig, **params: Any) -> None:
+    def __init__(self, config: GroupConfig, **params: UserValue) -> None:
         super().__init__(config)
         about = f"aggregator {type(self).__name__!r}"
         problems = parameter_problems(self.declared.function, params, about, Place(f"group {config.group!r}"), 2)
@@ -260,38 +260,38 @@ class DeclaredAggregator(RowAggregator):
         return self.declared.check(names, **self.params) if self.declared.check is not None else None
 
 
-class MeanAggregator(DeclaredAggregator):
+class MeanAggregator(FunctionAggregator):
     """The mean: by size (micro) unless an entry says `weight_by_size: false` (macro)."""
 
     declared = MemberAggregation(mean_by_weight, weighs=True)
     by_size = True
 
 
-class HarmonicMeanAggregator(DeclaredAggregator):
+class HarmonicMeanAggregator(FunctionAggregator):
     """The harmonic mean: low members pull it down. There is none where a member is 0 or less."""
 
     declared = MemberAggregation(harmonic_mean, weighs=True)
 
 
-class GeometricMeanAggregator(DeclaredAggregator):
+class GeometricMeanAggregator(FunctionAggregator):
     """The geometric mean. There is none where a member is 0 or less."""
 
     declared = MemberAggregation(geometric_mean, weighs=True)
 
 
-class MedianAggregator(DeclaredAggregator):
+class MedianAggregator(FunctionAggregator):
     """The middle member; its spread over resampled documents."""
 
     declared = MemberAggregation(middle)
 
 
-class MinAggregator(DeclaredAggregator):
+class MinAggregator(FunctionAggregator):
     """The least of the members."""
 
     declared = MemberAggregation(least)
 
 
-class MaxAggregator(DeclaredAggregator):
+class MaxAggregator(FunctionAggregator):
     """The greatest of the members."""
 
     declared = MemberAggregation(greatest)
@@ -310,7 +310,7 @@ def check_difference(names: Sequence[str], *, of: Sequence[str] | None = None) -
     return what, f"add `kwargs: {{of: [{', '.join([*names, 'b'][:2])}]}}`"
 
 
-class DifferenceAggregator(DeclaredAggregator):
+class DifferenceAggregator(FunctionAggregator):
     """One member minus another: the two of the group, or those that `of` names."""
 
     declared = MemberAggregation(difference, check=check_difference)
@@ -347,7 +347,7 @@ def check_weights(
     return (f"no weight is given for {some(without)}", fix) if without else None
 
 
-class WeightedSumAggregator(DeclaredAggregator):
+class WeightedSumAggregator(FunctionAggregator):
     """The sum of the members, each times its weight; with `normalize`, over the sum of the weights."""
 
     declared = MemberAggregation(sum_by_name, check=check_weights)
@@ -376,7 +376,7 @@ def of_values(name: str, aggregation: Aggregation) -> type[Aggregator] | None:
         return smooth(value.value, members, slopes)
 
     function = dress(combine, aggregation.function, [AGGREGATIONS.accepts(aggregation)], ("members", "weights"))
-    return type(name, (DeclaredAggregator,), {"declared": MemberAggregation(function), "__doc__": function.__doc__})
+    return type(name, (FunctionAggregator,), {"declared": MemberAggregation(function), "__doc__": function.__doc__})
 
 
 class PooledMeanAggregator(TypedAggregator):
@@ -427,9 +427,10 @@ class PassAtKAggregator(MeanAggregator):
 
 
 class _Aggregators(RegistryWithOthers[type[Aggregator], Aggregator, Aggregation]):
-    def accepts(self, member: Any) -> Accepted:
-        if getattr(member, "__init__", None) is DeclaredAggregator.__init__:
-            return accepted(member.declared.function, 2)
+    def accepts(self, member: UserFunction) -> Accepted:
+        if getattr(member, "__init__", None) is FunctionAggregator.__init__:
+            declared: MemberAggregation = member.declared  # type: ignore[attr-defined]  # a class of these
+            return accepted(declared.function, 2)
         return super().accepts(member)
 
 

@@ -19,6 +19,7 @@ class RegisteredMetric:
     function: UserFunction
     aggregation: UserFunction | None
     higher_is_better: bool | None
+    reduction: str | UserFunction | None = None
 
 
 def no_dotted(name: str, folder: str | None, place: Place) -> Never:  # noqa: ARG001  # the shape of a resolver
@@ -38,6 +39,7 @@ class Helpers:
     filters: Callable[[], Mapping[str, UserFunction]]
     metrics: Mapping[str, RegisteredMetric] = field(default_factory=dict)
     aggregations: Mapping[str, UserFunction] = field(default_factory=dict)
+    reductions: Mapping[str, UserFunction] = field(default_factory=dict)
     dotted: Callable[[str, str | None, Place], Any] = no_dotted
     """The object of a dotted name, as graph files have them; with the folder of the file, and the place of the name."""
     definition: Callable[[str, Place], Any] | None = None

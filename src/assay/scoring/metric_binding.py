@@ -13,7 +13,7 @@ from assay.config.task import NamedMetric
 from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
 from assay.number_text import format_figures
-from assay.records import Function, MetricValue, UserFunction, UserValue
+from assay.records import Failed, Function, MetricValue, UserFunction, UserValue
 from assay.scoring.declarations import Metric
 from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.loop import ParallelMetric
@@ -102,7 +102,7 @@ class _Entry:
         aggregation = None
         if config.aggregation is not None or not problems:  # else that of the metric, which nobody knows
             aggregation = collect(problems, self._aggregation)
-        reductions = collect(problems, bound_reductions, config.reduction, repeats, self.at("reduction"))
+        reductions = collect(problems, self._reductions)
         bounds = collect(problems, self._bounds)
         if aggregation is None or reductions is None or problems:
             raise ConfigError(problems)
@@ -117,6 +117,9 @@ class _Entry:
                 bound = bound._replace(compute=ParallelMetric(row or self.name, bound.compute))
             if row is not None and (function is not None or bound.gives != ()):
                 bound = _renamed(bound, row)
+            if reductions.replacing is not None:
+                bound = _with_reduced(bound, row or self.name, reductions.replacing)
+                bounds = reductions.bounds[""]
         known = known_aggregation(aggregation)
         is_of_numbers = isinstance(known, Aggregation) and known.of_numbers
         if repeats > 1 and not is_of_numbers and not self.dialect.aggregates_repeats_together:
@@ -175,7 +178,7 @@ class _Entry:
             is_passed_on = is_generation and (callable(aggregation) or aggregation in OF_PAIRS)
             if not self.from_hub and (self.output_type in declared.functions or is_passed_on):
                 return None
-        function = self.helpers.find_metric(name) if is_generation else None
+        function = self.helpers.find_metric(name) if is_generation or name in self.helpers.metrics else None
         if function is not None:
             return function
         if declared is not None:
@@ -303,6 +306,18 @@ class _Entry:
         in_order = call.sees_references and not dialect.calls_metrics_as_lm_eval
         return _Computation(of_choice(compute) if self.output_type == CHOICE else compute, sees_references=in_order)
 
+    def _reductions(self) -> MetricReductions:
+        written: UserValue = self.config.reduction
+        if written is None and isinstance(self.registered, RegisteredMetric):
+            written = self.registered.reduction
+        if isinstance(written, str):
+            written = self.helpers.reductions.get(written, written)
+        reductions = bound_reductions(written, self.binder.repeats, self.at("reduction"))
+        if reductions.replacing is not None and self.processed:
+            fix = "reduce in process_results, or leave `process_results` out"
+            raise self._problem("reduction", "it takes references, and process_results computes the scores", fix)
+        return reductions
+
     def _wrong(self, takes: Accepted, kwargs: YAMLMapping) -> list[Problem]:
         takes = names_only(takes) if self.dialect.accepts_kwargs_of_other_types else takes
         return METRICS.problems(self.name, takes, kwargs, self._where("metric"))
@@ -378,6 +393,21 @@ def _distinct(metrics: list[BoundMetric]) -> list[BoundMetric]:
         }))
         for metric in metrics
     ]  # fmt: skip
+
+
+def _with_reduced(bound: _Computation, row: str, reduction: UserFunction) -> _Computation:
+    """The metric with the scores of several answers reduced by a function of the references and the scores."""
+
+    def compute(result: Result) -> MetricValue:
+        value = bound.compute(result)
+        if not isinstance(value, Repeated) or len(value) == 1 or any(isinstance(score, Failed) for score in value):
+            return value
+        target = result.target
+        references = target[0] if isinstance(target, list) and len(target) == 1 else target
+        number = reduction(references=references, predictions=list(value))
+        return {f"{name}({row})": each for name, each in number.items()} if isinstance(number, Mapping) else number
+
+    return bound._replace(compute=compute, gives=None)
 
 
 def need_library(module: str | None, place: Place, what: str) -> None:

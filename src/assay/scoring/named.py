@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar
 
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
@@ -52,10 +52,15 @@ def scorer_class(thing: UserValue) -> type[Scorer] | None:
 def create_scorer(kind: type[Scorer], config: TaskConfig | None, kwargs: Params) -> Scorer:
     """The scorer of a task with the parameters that its file gives: they, or the configuration, fill the first one."""
     takes = accepted(kind)
-    first = next(iter(takes.positional), "")
+    first = _first_positional(kind, takes)
     if (first or takes.takes_more) and first not in (*kwargs, MEMBERS):
         return kind(config, **kwargs)
     return kind(**kwargs, **({"config": config} if "config" in takes.named and "config" not in kwargs else {}))
+
+
+def _first_positional(kind: type[Scorer], takes: Accepted) -> str:
+    """The parameter that the configuration fills; the fields of a dataclass are those of a file."""
+    return "" if is_dataclass(kind) else next(iter(takes.positional), "")
 
 
 class _Scorers(Registry[type[Scorer], Scorer]):
@@ -64,7 +69,7 @@ class _Scorers(Registry[type[Scorer], Scorer]):
     def accepts(self, member: type[Scorer] | UserFunction) -> Accepted:
         takes = accepted(member)
         named = {name: each for name, each in takes.named.items() if name not in CONFIG}
-        first = next(iter(takes.positional), "") if isinstance(member, type) else ""
+        first = _first_positional(member, takes) if isinstance(member, type) else ""
         if first in named and first != MEMBERS:
             named[first] = named[first].replace(default=None)
         return replace(takes, named=named)

@@ -4,12 +4,13 @@
 sharper and not different.
 """
 
+import math
 import random
 import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from math import comb
@@ -106,6 +107,28 @@ def majority(scores: Sequence[MetricValue], answers: Answers, *, k: int) -> floa
     return sum(_vote(chosen, keys, scores) for chosen in subsets) / len(subsets)
 
 
+USUAL_K = (1, 3, 5, 10, 20, 50, 100)
+
+
+def pass_at_several(
+    references: object,  # noqa: ARG001  # the shape of such reductions
+    predictions: Sequence[MetricValue],
+    *,
+    k: int | list[int] | None = None,
+) -> Mapping[str, float]:
+    """pass@k for each of several k in place of the metric's row; by default 1, 3, 5, 10, …, and all answers.
+
+    >>> pass_at_several("", [1, 0, 0, 0], k=[1, 4])
+    {'pass@1': 0.25, 'pass@4': 1.0}
+    """
+    if k is None:
+        n = len(predictions)
+        parts = max(2, int(math.log10(n / 100)) * 3) if n > USUAL_K[-1] else 0  # as lm-eval 0.5 spaces those above 100
+        beyond = (int(100 * (n / 100) ** (part / parts)) for part in range(1, parts))
+        k = sorted({*(count for count in USUAL_K if count < n), *beyond, n})
+    return {f"pass@{count}": pass_at(predictions, (), k=count) for count in ([k] if isinstance(k, int) else k)}
+
+
 def _vote(chosen: Sequence[int], keys: Sequence[str], scores: Sequence[MetricValue]) -> float:
     votes = Counter(keys[at] for at in chosen)
     most = max(votes.values())
@@ -139,6 +162,8 @@ def _adopted(name: str, thing: UserValue) -> Reduction:
     """A function of scores, or of scores and answers, as a reduction."""
     function: Callable[..., Any] = must_be_callable(name, thing)
     REDUCTIONS.refuse_shape(function, 1)
+    if takes_references(function):
+        return function
     takes, second = accepted(function, 2), next(iter(accepted(function, 1).named.values()), None)
     is_own = second is not None and second.default is not second.empty and second.name != "answers"
     return _of_scores(function) if takes.lacking or is_own or set(accepted(function, 1).named) <= {"k"} else function
@@ -153,6 +178,7 @@ REDUCTIONS: Registry[Callable[..., Any], Reduction] = Registry(
         "min": least,
         "median": median,
         "pass@": pass_at,
+        "pass@k": pass_at_several,
         "pass^": pass_all,
         "maj@": majority,
     },
@@ -180,12 +206,49 @@ class MetricReductions:
     added: Mapping[str, Reduction] = field(default_factory=dict)
     least: int = 1
     bounds: Mapping[str, Bounds | None] = field(default_factory=dict)
+    replacing: UserFunction | None = None
+    """A function of references and scores, whose number, or numbers by name, are in place of the metric's row; its bounds are
+    those of `""`."""
+
+
+def takes_references(function: UserFunction) -> bool:
+    """Whether a function reduces as those of lm-eval 0.5 do: of `references` and `predictions`, which are the scores."""
+    return {"references", "predictions"} <= {*accepted(function).named}
+
+
+def _read_replacing(written: UserValue) -> "partial[MetricValue] | None":
+    """The function of references and scores that a file names alone: by its name, with parameters, or itself."""
+    name: Any = written
+    params: Any = {}
+    if isinstance(written, Mapping) and len(written) == 1:
+        [(name, params)] = written.items()
+    function = REDUCTIONS[name] if isinstance(name, str) and name in REDUCTIONS else name
+    if not callable(function) or not isinstance(params, Mapping) or not takes_references(function):
+        return None
+    known = accepted(function)
+    known = replace(
+        known, named={key: each for key, each in known.named.items() if key not in ("references", "predictions")}
+    )
+    problems = REDUCTIONS.problems(str(getattr(name, "__name__", name)), known, params, Place("reduction"))
+    if problems:
+        raise ValueError(problems[0].what)
+    return partial(function, **params)
 
 
 def read_reductions(written: UserValue) -> MetricReductions:
-    """The reductions that a metric names: one, a list, or a mapping of rows to reductions. Invalid ones raise a ValueError."""
+    """The reductions that a metric names: one, a list, or a mapping of rows to reductions. Invalid ones raise a ValueError.
+
+    One of references and scores stands alone; `{pass@k: {k: [1, 5]}}` gives it parameters.
+    """
     if written is None:
         return MetricReductions()
+    replacing = _read_replacing(written)
+    if replacing is not None:
+        k = replacing.keywords.get("k") if replacing.func is pass_at_several else None
+        counts = k if isinstance(k, list | tuple) else [1 if k is None else k]
+        if min(counts, default=0) < 1:
+            raise ValueError(f"reduction 'pass@k': k must be 1 or more, got {k!r}")
+        return MetricReductions(replacing=replacing, least=max(counts), bounds={"": _bounds_of(replacing.func)})
     if isinstance(written, Mapping):
         named = {str(row): _read(each) for row, each in written.items()}
     else:
@@ -217,6 +280,8 @@ def _read(written: UserValue) -> _NamedReduction:
         )
     name, counted = str(written), _COUNTED.fullmatch(str(written))
     place = Place("reduction")
+    if name in REDUCTIONS and takes_references(REDUCTIONS[name]):
+        raise ValueError(f"reduction {name!r} is in place of the metric's row: name it alone")
     if name not in REDUCTIONS and counted is not None and counted[1] in REDUCTIONS:
         k = int(counted[2])
         reduction, bounds = REDUCTIONS.bind(counted[1], {"k": k}, place), _bounds_of(REDUCTIONS[counted[1]])
@@ -228,7 +293,7 @@ def _read(written: UserValue) -> _NamedReduction:
 
 def _bounds_of(reduction: UserFunction) -> Bounds | None:
     """The least and the greatest value it can give: those that a user declares, as decorator or attribute of the function."""
-    if reduction in (pass_at, pass_all):
+    if reduction in (pass_at, pass_all, pass_at_several):
         return SHARE
     declared = getattr(reduction, "bounds", None)
     return read_bounds(declared) if declared is not None else None
@@ -236,6 +301,10 @@ def _bounds_of(reduction: UserFunction) -> Bounds | None:
 
 def _from_user(function: UserFunction) -> Reduction:
     """A user's function in a file: nothing can be given to it but scores and answers."""
+    if takes_references(function):
+        raise ValueError(
+            f"reduction {getattr(function, '__name__', 'function')!r} is in place of the metric's row: name it alone"
+        )
     name = str(getattr(function, "__name__", "function"))
     try:
         reduction = _adopted(name, function)

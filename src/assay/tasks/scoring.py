@@ -139,6 +139,9 @@ class StepBuilder:
         if isinstance(written, ScorerConfig) and written.reduction is not None:
             place = place_in(self.task, *path, "reduction")
             scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place)
+            if scorer.own_reductions.replacing is not None:
+                what = "a scorer's own rows have no references to reduce with"
+                raise ConfigError.at(place, what, "name one of scores, such as pass@4, or reduce a metric")
         scorer.task_dialect = self.dialect
         return scorer
 
