@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet  # noqa: F401  # imports are not measured: this one would come with the first sample
+import pyarrow.parquet  # noqa: F401  # imports are not measured: these would come with the first run
 
+import assay.config.loader
+import assay.evaluation.api  # noqa: F401
 from assay import TaskManager, simple_evaluate
 from assay.models.protocol import Answered
 from assay.models.scripted import Scripted

@@ -1,10 +1,11 @@
 """Checks of a group before anything is asked: its aggregators, and whether members have what these aggregate."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+from assay.checks import Check, Level, list_problems, refuse
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest, some
 from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator, row_problems
@@ -32,64 +33,51 @@ class MemberAnswers(NamedTuple):
 
 Known = Mapping[str, MemberAnswers]
 """By name the tasks of which something is known before the run."""
+
+
+@dataclass(frozen=True)
+class CheckedGroup:
+    """A group as far as it is known before a run: its functions, or their stand-ins, and the rows of its tasks."""
+
+    group: Group[Any]
+    resolve: Resolve
+    known: Known
+
+    @cached_property
+    def config(self) -> GroupConfig:
+        """Its configuration with the functions that it names; one that cannot be loaded stays a name."""
+        config = self.group.config
+        entries = [
+            replace(entry, aggregation=self._loaded(entry.aggregation)) for entry in config.aggregate_metric_list or ()
+        ]
+        return replace(
+            config, aggregate_metric_list=tuple(entries) or None, group_scorer=self._loaded(config.group_scorer)
+        )
+
+    def _loaded(self, written: UserValue) -> Any:
+        try:
+            return self.resolve(written) if isinstance(written, Function) else written
+        except ConfigError:  # `unloadable_functions` reports it
+            return written
+
+    @property
+    def own_aggregator(self) -> Aggregator | None:
+        """The aggregator that user code set, if it did."""
+        return self.group.aggregator if self.group.has_own_aggregator else None
+
+    @property
+    def makes_entries(self) -> bool:
+        """Whether its rows can be known: not of a class that is not loaded, or of something that is no aggregator."""
+        own = self.own_aggregator
+        return not isinstance(self.group.config.type, Function) and (own is None or isinstance(own, Aggregator))
+
+    def place(self, *path: str | int) -> Place:
+        return place_in(self.group, *path)
+
+
 Fault = tuple[str, str, str]
 """The key of an entry, its problem, and the fix."""
 SKIP = "add `missing: skip` to leave such members out of this number"
-
-
-def group_problems(group: Group[TaskT], resolve: Resolve, known: Known) -> list[Problem]:
-    """Everything wrong with a group that needs no data; `run`, before the first request, and `validate` report the same."""
-    problems: list[Problem] = []
-    config = _with_functions(group, resolve, problems)
-    place = partial(place_in, group, "aggregate_metric_list")
-    aggregators = AggregatorFactory.of_entries(config, place, problems)
-    own = group.aggregator if group.has_own_aggregator else None
-    wrong = aggregator_problem(group.name, own) if own is not None else None
-    if wrong is not None:  # a user's class need not go through the setter
-        return [*problems, wrong]
-    if isinstance(group.config.type, Function):  # a class that is not loaded may set any
-        return problems
-    if group.config.rules.missing == "error":
-        problems += lacking(group, aggregators.__getitem__ if own is None else own.of_entry, known)
-    return problems if own is not None else [*problems, *row_problems(config, place)]
-
-
-def ready_group(group: Group[TaskT], resolve: Resolve) -> None:
-    """Give a group the functions that its file names; an aggregator that was set is kept."""
-    problems: list[Problem] = []
-    config = _with_functions(group, resolve, problems)
-    if problems:
-        raise ConfigError(problems)
-    if config != group.config:
-        group.config = config
-
-
-def resolved_kind(written: Function, resolve: Resolve) -> type[StandardGroup[Any]]:
-    """The kind of group that a `!function` names."""
-    kind = resolve(written)
-    if not (isinstance(kind, type) and issubclass(kind, Group)):
-        what = f"{written.name} is not a kind of group: it must be a subclass of assay.StandardGroup"
-        raise ConfigError.at(written.place, what, f"write `class {written.name}(StandardGroup):`")
-    return kind  # type: ignore[return-value]
-
-
-def _with_functions(group: Group[TaskT], resolve: Resolve, problems: list[Problem]) -> GroupConfig:
-    """The configuration of a group with the functions it names; what is wrong with them is added to the problems."""
-
-    def loaded(written: UserValue) -> Any:
-        return collect(problems, resolve, written) or written if isinstance(written, Function) else written
-
-    loaded(group.config.type)
-    entries = group.config.aggregate_metric_list or ()
-    entries = tuple(replace(entry, aggregation=loaded(entry.aggregation)) for entry in entries)
-    scorer = loaded(group.config.group_scorer)
-    wrong = check_filter(group.config.group_filter)
-    if wrong is not None:
-        problems.append(Problem(place_in(group, "group_filter"), wrong, REMEDY))
-    if scorer is not None and not isinstance(scorer, Function):
-        about = f"group_scorer {getattr(scorer, '__name__', 'function')!r}"
-        problems += parameter_problems(scorer, {}, about, place_in(group, "group_scorer"), 2)
-    return replace(group.config, aggregate_metric_list=entries or None, group_scorer=scorer)
 
 
 def place_in(group: Group[TaskT], *path: str | int) -> Place:
@@ -99,22 +87,102 @@ def place_in(group: Group[TaskT], *path: str | int) -> Place:
     return Place(f"group {group.name!r}, {path[0]}")
 
 
-def lacking(group: Group[TaskT], of_entry: Callable[[int], Aggregator | None], known: Known) -> Iterator[Problem]:
-    """Aggregates of what members do not have. An entry whose aggregator cannot be made has None."""
+def unloadable_functions(about: CheckedGroup) -> Iterator[Problem]:
+    """Find functions that a module does not have; a stand-in is made of those alone that it has."""
+    config, problems = about.group.config, list[Problem]()
+    entries = config.aggregate_metric_list or ()
+    written = [
+        config.type,
+        config.group_scorer,
+        *(entry.metric for entry in entries),
+        *(entry.aggregation for entry in entries),
+    ]
+    for function in written:
+        if isinstance(function, Function):
+            collect(problems, about.resolve, function)
+    yield from problems
+
+
+def wrong_filter(about: CheckedGroup) -> Iterator[Problem]:
+    wrong = check_filter(about.group.config.group_filter)
+    if wrong is not None:
+        yield Problem(about.place("group_filter"), wrong, REMEDY)
+
+
+def misfit_scorer(about: CheckedGroup) -> Iterator[Problem]:
+    scorer: Any = about.config.group_scorer
+    if scorer is not None and not isinstance(scorer, Function):
+        called = f"group_scorer {getattr(scorer, '__name__', 'function')!r}"
+        yield from parameter_problems(scorer, {}, called, about.place("group_scorer"), 2)
+
+
+def wrong_aggregators(about: CheckedGroup) -> Iterator[Problem]:
+    problems: list[Problem] = []
+    AggregatorFactory.of_entries(about.config, partial(about.place, "aggregate_metric_list"), problems)
+    yield from problems
+    wrong = aggregator_problem(about.group.name, about.own_aggregator) if about.own_aggregator is not None else None
+    if wrong is not None:  # a user's class need not go through the setter
+        yield wrong
+
+
+def equal_rows(about: CheckedGroup) -> Iterator[Problem]:
+    if about.makes_entries and about.own_aggregator is None:
+        yield from row_problems(about.config, partial(about.place, "aggregate_metric_list"))
+
+
+def missing_members(about: CheckedGroup) -> Iterator[Problem]:
+    """Find aggregates of what members do not have."""
+    group, own = about.group, about.own_aggregator
+    if not about.makes_entries or group.config.rules.missing != "error":
+        return
+    of_entries = AggregatorFactory.of_entries(about.config, partial(about.place, "aggregate_metric_list"), [])
     for number, entry in enumerate(group.aggregated_entries):
         every = member_names(group, entry)
         is_filtered = check_filter(group.config.group_filter) is None
         names = MemberSelection.of(group.config).names(every) if is_filtered else every
         if every and not names:
             what = f"{dict.fromkeys(['group_filter'], group.config.group_filter)} leaves no member"
-            yield Problem(place_in(group, "group_filter"), what, f"there are: {', '.join(every[:8])}")
+            yield Problem(about.place("group_filter"), what, f"there are: {', '.join(every[:8])}")
             return
-        own = of_entry(number)
-        wrong = own.check(names) if own is not None else None
-        fault = ("kwargs", *wrong) if wrong else _fault(group, entry, own, names, known)
+        aggregator = of_entries[number] if own is None else own.of_entry(number)
+        wrong = aggregator.check(names) if aggregator is not None else None
+        fault = ("kwargs", *wrong) if wrong else _fault(group, entry, aggregator, names, about.known)
         if fault is not None:
             key, what, fix = fault
-            yield Problem(place_in(group, "aggregate_metric_list", number, key), what, fix)
+            yield Problem(about.place("aggregate_metric_list", number, key), what, fix)
+
+
+GROUP_CHECKS: tuple[Check[CheckedGroup], ...] = (
+    Check(Level.STATIC, wrong_filter),
+    Check(Level.LOADED, unloadable_functions),
+    Check(Level.LOADED, misfit_scorer),
+    Check(Level.LOADED, wrong_aggregators),
+    Check(Level.LOADED, equal_rows),
+    Check(Level.BOUND, missing_members),
+)
+
+
+def group_problems(group: Group[TaskT], resolve: Resolve, known: Known) -> list[Problem]:
+    """Everything wrong with a group that needs no data; `run`, before the first request, and `validate` report the same."""
+    about = CheckedGroup(group, resolve, known)
+    return [problem for level in Level for problem in list_problems(GROUP_CHECKS, about, level)]
+
+
+def ready_group(group: Group[TaskT], resolve: Resolve) -> None:
+    """Give a group the functions that its file names; an aggregator that was set is kept."""
+    about = CheckedGroup(group, resolve, {})
+    refuse(GROUP_CHECKS, about, Level.LOADED)
+    if about.config != group.config:
+        group.config = about.config
+
+
+def resolved_kind(written: Function, resolve: Resolve) -> type[StandardGroup[Any]]:
+    """The kind of group that a `!function` names."""
+    kind = resolve(written)
+    if not (isinstance(kind, type) and issubclass(kind, Group)):
+        what = f"{written.name} is not a kind of group: it must be a subclass of assay.StandardGroup"
+        raise ConfigError.at(written.place, what, f"write `class {written.name}(StandardGroup):`")
+    return kind  # type: ignore[return-value]
 
 
 def _fault(

@@ -148,9 +148,15 @@ class Journal:
         """Write responses down, all in one write: from then on they survive the end of this process."""
         who = b"" if role == "model" else b',"m":%s' % orjson.dumps(role)
         lines, offsets, offset = [], dict[bytes, int](), self._end
-        crc32 = zlib.crc32
+        crc32, dumps = zlib.crc32, orjson.dumps
         for key, response in answered:
-            inside = b'{"k":"%s",%s%s' % (hexlify(key), to_line(response), who)
+            if (
+                type(response) is Likelihood and response[2:] == NOTHING_MORE
+            ):  # as most are: `to_line`, without a call for each
+                written = b'"r":' + dumps(response[:2])
+            else:
+                written = to_line(response)
+            inside = b'{"k":"%s",%s%s' % (hexlify(key), written, who)
             line = b'%s,"c":"%08x"}\n' % (inside, crc32(inside))  # `sealed`, without a call for every response
             if not isinstance(response, Failed):
                 offsets[key] = offset
@@ -501,8 +507,6 @@ def _unpack(path: Path) -> int:
 
 def to_line(response: Response) -> bytes:
     """A response and what it took, as the inside of a JSON object."""
-    if type(response) is Likelihood and response[2:] == NOTHING_MORE:  # as most are
-        return b'"r":' + orjson.dumps(response[:2])
     plain = b'"r":%s' % orjson.dumps(_plain(response))
     if isinstance(response, Failed):
         return plain

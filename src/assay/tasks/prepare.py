@@ -350,7 +350,7 @@ class PreparedTask:
             grouped(sample.requests, own, self.config.repeats),
             verdicts,
             self._question(sample.doc) if self.scoring.asks else "",
-            without_text=calls_without_text(own),
+            without_text=calls_without_text(own) if self.config.output_type == GENERATE else "",
         )
 
     def _question(self, doc: Document) -> str:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from assay.catalog.functions import written_definition
+from assay.catalog.functions import check_function, written_definition
+from assay.errors import ConfigError
 from assay.records import Function
 from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.signatures import give_signature
@@ -80,3 +81,11 @@ def is_written_function(function: Function) -> bool:
 def stand_in(function: Function) -> Any:
     """Return the stand-in for a function or class."""
     return unloaded_function(function) if is_written_function(function) else unloaded_class(function)
+
+
+def stand_in_of_module(function: Function) -> Any:
+    """Return the stand-in for a function or class; refuse one that its module does not have."""
+    problem = check_function(function)
+    if problem is not None:
+        raise ConfigError([problem])
+    return stand_in(function)

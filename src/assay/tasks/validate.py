@@ -12,7 +12,6 @@ from typing import Any
 from assay.catalog.catalog import Catalog
 from assay.catalog.examine import without_followers
 from assay.catalog.functions import (
-    check_function,
     functions_in,
     module_file,
     registered_names,
@@ -52,7 +51,7 @@ from assay.tasks.prompt_checks import (
 )
 from assay.tasks.scoring import known_answers, known_rows, scoring
 from assay.tasks.settings import Settings
-from assay.tasks.stand_ins import Unloaded, UnloadedScorer, stand_in
+from assay.tasks.stand_ins import Unloaded, UnloadedScorer, stand_in, stand_in_of_module
 from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
 from assay.user_code import UserCodeError, user_code
 
@@ -115,10 +114,8 @@ def validate(
         serious = [problem for problem in _checked(task, checks, broken) if problem.serious]
         problems += [each for each in serious if "is not a valid template" not in each.what]  # reported with its format
     known = _MemberAnswers(loaded["tasks"], checks)
-    resolve = stand_in if code is None else code.helpers.resolve
+    resolve = stand_in_of_module if code is None else code.helpers.resolve
     for group in loaded["groups"].values():
-        missing = [problem for problem in map(check_function, functions_in(group.config)) if problem is not None]
-        problems += missing
         problems += group_problems(group, resolve, known)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]

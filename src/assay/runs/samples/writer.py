@@ -286,12 +286,16 @@ def _request_fields(record: SampleRecord, requests: Sequence[Request]) -> tuple[
     sample = record.sample
     first = _prompt(requests[0]) if requests else ""
     prefix = sample.prefix if requests and first.startswith(sample.prefix) else ""
+    try:
+        doc, target = orjson.dumps(sample.doc).decode(), orjson.dumps(sample.target).decode()
+    except TypeError:  # `as_json` writes these, too: it is not called for every document
+        doc, target = as_json(sample.doc), as_json(sample.target)
     return (
         sample.doc_id,
         _kind(record, requests),
         sample.dropped or None,
-        as_json(sample.doc),
-        as_json(sample.target),
+        doc,
+        target,
         as_json(sample.gold) if sample.gold is not sample.target else None,
         sample.choices,
         prefix,
