@@ -260,12 +260,13 @@ def test_several_models_are_asked_the_same_at_once(tmp_path: Path) -> None:
     assert record["said"] == [{"one": "so!", "two": "so?"}]
 
 
-def test_a_graph_within_a_graph_reads_and_writes_the_same_state(tmp_path: Path) -> None:
-    inner = """
+@pytest.mark.parametrize(("name", "as_changed"), [("ask", "ask"), ("1", "1"), ("1", "'1'"), ("'1'", "1")])
+def test_a_graph_within_a_graph_reads_and_writes_the_same_state(name: str, as_changed: str, tmp_path: Path) -> None:
+    inner = f"""
     graph_config:
       nodes:
-        ask: {node_type: llm, output_keys: said, prompt: [{user: "inner {question}"}], model: {name: m}}
-      edges: [{from: START, to: ask}, {from: ask, to: END}]
+        {name}: {{node_type: llm, output_keys: said, prompt: [{{user: "inner {{question}}"}}], model: {{name: m}}}}
+      edges: [{{from: START, to: '{name.strip("'")}'}}, {{from: '{name.strip("'")}', to: END}}]
     """
     outer = """
     graph_config:
@@ -273,14 +274,14 @@ def test_a_graph_within_a_graph_reads_and_writes_the_same_state(tmp_path: Path) 
         all:
           node_type: subgraph
           subgraph: inner
-          node_config_map: {ask: {prompt_placeholder_map: {question: x}, output_keys: answer}}
+          node_config_map: {<name>: {prompt_placeholder_map: {question: x}, output_keys: answer}}
         note: {node_type: lambda, lambda: code.note, reads: [answer], writes: noted}
       edges: [{from: START, to: all}, {from: all, to: note}, {from: note, to: END}]
     """
     folder = write_graph(tmp_path, [])
     (folder / "inner").mkdir()
     (folder / "inner/graph_config.yaml").write_text(dedent(inner))
-    _, [record] = run(tmp_path, outer, [{"x": "y"}], scripted(last), NOTE)
+    _, [record] = run(tmp_path, outer.replace("<name>", as_changed), [{"x": "y"}], scripted(last), NOTE)
     assert record["noted"] == "inner y"
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from assay import (
     Aggregator,
+    FilterConfig,
     GenerateTask,
     GenerationScorer,
     GroupConfig,
@@ -323,7 +324,51 @@ def loaded_with_method(world: World) -> list[Any]:
     return [task]
 
 
+def loaded_with(**attributes: Any) -> Callable[[World], list[Any]]:
+    """Select task b as the manager loads it, with attributes that are set afterwards."""
+
+    def select(world: World) -> list[Any]:
+        task = world.manager.load(["b"])["tasks"]["b"]
+        for name, value in attributes.items():
+            setattr(task, name, value)
+        return [task]
+
+    return select
+
+
+def with_scorer_method(world: World) -> list[Any]:
+    task = world.manager.load(["b"])["tasks"]["b"]
+    task._scorer._compute_metric = lambda result, metric: 0.75  # type: ignore[method-assign]  # as users do
+    return [task]
+
+
+class ThreeQuarters(GenerationScorer):
+    def score(self, reference: Any, predictions: Any) -> Any:
+        return [0.75 for _ in predictions]
+
+
+class SetsItsScorer(GenerateTask):
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self._scorer = ThreeQuarters(self.config)
+
+
+class SwapsLetters:
+    def apply(self, resps: Any, docs: Any) -> Any:
+        return [[answer.replace("x", "y") for answer in answers] for answers in resps]
+
+
+def later(key: str) -> dict[str, Any]:
+    """Code in memory is not there any more when a run is scored again."""
+    refused = Refused([f"{key} was set in Python", "--with FILE"])
+    return {"score": refused, "merge": refused}
+
+
+NO_NAME = {"validate": "a command takes names"}
+
+
 ON_OBJECT = "a method set on an object"
+SET_PART = "an object in place of a part"
 METHODS = [
     # 7 of the 8 right answers of b are not `x`, but `y`.
     Seam(ON_OBJECT, "a model", 0.875, names("b"), name="b", model=says_y, of="task",
@@ -331,6 +376,18 @@ METHODS = [
     Seam(ON_OBJECT, "a task", 0.75, loaded_with_method, name="a",
          of="task", others={"validate": "a command takes names",
          **dict.fromkeys(("score", "merge"), Refused(["task 'a'", "class was set in Python: _compute_metric", "--with FILE"]))}),
+    Seam(SET_PART, "_scorer of a task", 0.75, loaded_with(_scorer=ThreeQuarters()), name="b", row="ThreeQuarters,none", of="task",
+         others=later("scorer") | NO_NAME),
+    Seam(SET_PART, "_filters of a task", 0.125, loaded_with(_filters=[FilterConfig(name="own")]), name="b", row="exact_match,own",
+         of="task", others=later("filter_list") | NO_NAME),
+    Seam(SET_PART, "_scorer in __init__ of a task's class", 0.75, lambda _: [{"task": "b", "class": SetsItsScorer}], name="b",
+         row="ThreeQuarters,none", of="task", others=later("class")),
+    Seam(SET_PART, "a method on the scorer of a task", 0.75, with_scorer_method, name="b", of="task", others=later("scorer") | NO_NAME),
+    Seam(SET_PART, "a scorer in a configuration", 0.75, lambda _: [{"task": "b", "scorer": ThreeQuarters()}], name="b",
+         row="ThreeQuarters,none", of="task", others=later("scorer")),
+    Seam(SET_PART, "a filter in a configuration", 0.875, lambda _: [{"task": "b", "filter_list": [{"name": "own", "filter": [
+         {"function": SwapsLetters()}, {"function": "take_first"}]}]}], name="b", row="exact_match,own", of="task",
+         others=later("filter_list")),
     Seam(ON_OBJECT, "score of a scorer", 0.75, names("t"), name="t", row="SetsScore,none", of="task",
          files={"t.yaml": "include: a.yaml\ntask: t\nscorer: !function own.SetsScore\n", "own.py": SETS_METHODS}),
     Seam(ON_OBJECT, "_compute_metric of a scorer", 0.75, names("t"), name="t", of="task",
@@ -392,6 +449,55 @@ def test_models_whose_functions_or_methods_differ_are_not_resumed_as_each_other(
     assert lm_eval_layout(run(models[0](), **options).results)["results"]["a"]["exact_match,none"] == 0.5
     with pytest.raises(RunError, match="the folder holds another run"):
         run(models[1](), **options)
+
+
+# --- members that nothing asks for -----------------------------------------------------------------------------------
+
+
+def unasked(base: str, member: str, fix: str, *more: str, number: float | None = None) -> Seam:
+    """A class beside a task or group with a member that nothing asks for; with a number, one that its own code reads."""
+    of = {"GenerateTask": "class", "StandardGroup": "type", "MeanAggregator": "aggregation"}.get(base, "scorer")
+    is_group = of in ("type", "aggregation")
+    code = f"from assay import *\n\nclass Own({base}):\n" + "".join(f"    {line}\n" for line in (member, *more))
+    name = re.search(r"def (\w+)|(\w+) =", member)
+    assert name is not None
+    text = "group: t\ntask: [a, b]\n" if is_group else "include: b.yaml\ntask: t\n"
+    key = f"{of}: !function own.Own"
+    key = f"aggregate_metric_list: [{{metric: exact_match, {key}}}]" if of == "aggregation" else key
+    refused = Refused(["t.yaml:3:", f"{name[1] or name[2]} {'has no effect' if fix else 'belongs to assay'}", fix])
+    by_hand = {"process_instances": None, "compute_metrics": None} if of != "scorer" else {}
+    return Seam("a member that nothing asks for", f"{base}: {member}", refused if number is None else number, names("t"), name="t",
+                files={"t.yaml": f"{text}{key}\n", "own.py": code}, row="own,none", of="group" if is_group else "task",
+                others={**by_hand, "validate": None} if number is None else {})  # fmt: skip
+
+
+UNASKED = [
+    unasked("GenerationScorer", "def _compute_metircs(self, result, metrics): return {'own': 1.0}", "did you mean '_compute_metrics'?"),
+    unasked("GenerationScorer", "def score_instance(self, instances, filter_name): return {'own': 1.0}", "did you mean 'score_instances'?"),
+    unasked("GenerationScorer", "needs_filter = ('a',)", "did you mean 'needs_filters'?"),
+    unasked("GenerationScorer", "def models(self): return {}", "model_roles"),
+    unasked("GenerationScorer", "def rows(self): return ['own']", "gives"),
+    unasked("GenerationScorer", "def bind(self, filter_name, metrics): pass", "override get_metrics"),
+    unasked("GenerationScorer", "def process_results(self, doc, results): return {'own': 1.0}", "override score_instances"),
+    unasked("GenerationScorer", "def _memory(self): return None", ""),
+    unasked("GenerationScorer", "def rows(self): return {'own': 0.75}", "", "def score(self, *_): return self.rows()", number=0.75),
+    unasked("GenerateTask", "def _compute_metrics(self, result, metrics): return {'own': 1.0}", "did you mean '_compute_metric'?"),
+    unasked("GenerateTask", "def process_results(self, doc, results): return {'own': 1.0}", "write `process_results: !function …`"),
+    unasked("GenerateTask", "def doc_to_text(self, doc): return 'seam'", "write `doc_to_text: !function …`"),
+    unasked("GenerateTask", "def compute_aggregations(self, scores=None): return {}", "write `aggregation: !function …`"),
+    unasked("GenerateTask", "def construct_requests(self, doc, ctx): return []", "ConfigurableTask"),
+    unasked("GenerateTask", "_scorer = GenerationScorer()", "set it in `__init__`"),
+    unasked("GenerateTask", "def groups(self): return []", ""),
+    unasked("StandardGroup", "def compute_metric(self, results): return {'own': 1.0}", "did you mean 'compute_metrics'?"),
+    unasked("StandardGroup", "def aggregate(self, group, results): return {'own': 1.0}", "override compute_metrics"),
+    unasked("StandardGroup", "metadata = {'version': 2}", "set it on the group"),
+    unasked("StandardGroup", "def rows(self, members): return {}", ""),
+    unasked("MeanAggregator", "def agregate(self, group, results): return {'own': 1.0}", "did you mean 'aggregate'?"),
+    unasked("MeanAggregator", "def combin(self, members, weights): return 1.0", "did you mean 'combine'?"),
+    unasked("MeanAggregator", "def compute_metrics(self, results): return {'own': 1.0}", "override aggregate"),
+    unasked("StandardGroup", "def compute_metric(self, results): return {'own': 0.75}", "",
+            "def compute_metrics(self, results): return self.compute_metric(results)", number=0.75),
+]  # fmt: skip
 
 
 # --- one file that is brought in twice ------------------------------------------------------------------------------
@@ -620,7 +726,7 @@ def known_bug(seam: Seam, consumer: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.xfail(strict=True, reason=reason)] if reason is not None else []
 
 
-SEAMS = [*AGGREGATORS, *METHODS, *PLUGINS, *CLASSES, *matrix()]
+SEAMS = [*AGGREGATORS, *METHODS, *UNASKED, *PLUGINS, *CLASSES, *matrix()]
 CELLS = [
     pytest.param(seam, consumer, id=f"{seam.title}: {consumer}", marks=known_bug(seam, consumer))
     for seam in SEAMS

@@ -7,7 +7,7 @@ entry points instead: the group is `assay.` with the kind in the plural.
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from assay.config.task import FormatConfig
 from assay.errors import Problem
@@ -49,6 +49,12 @@ def plugin_problems() -> list[Problem]:
     return [problem for kind in kinds for problem in registry(kind).plugin_problems()]
 
 
+def _check_declared(name: str, key: str, value: object, options: Sequence[object]) -> None:
+    """Refuse a declaration that has another value than those that are known."""
+    if value not in options:
+        raise ValueError(f"{key} of {name!r} must be one of {', '.join(map(repr, options))}, got {value!r:.60}")
+
+
 def metric(
     name: str,
     *,
@@ -65,9 +71,13 @@ def metric(
     from assay.statistics.influence import read_bounds
 
     limits = read_bounds(bounds) if bounds is not None else None
+    types = [output_type] if isinstance(output_type, str) else output_type
+    registry("metrics").check_name(name)
+    _check_declared(name, "higher_is_better", higher_is_better, (True, False))
+    for kind in types:
+        _check_declared(name, "output_type", kind, get_args(OutputType))
 
     def register(function: T) -> T:
-        types = [output_type] if isinstance(output_type, str) else output_type
         functions = dict.fromkeys(map(str, types), function)
         registry("metrics").add(name, Metric(functions, aggregation, higher_is_better, bounds=limits), source=function)
         return function
@@ -88,6 +98,15 @@ def filter(  # noqa: A001  # the field's word; used as assay.filter
     """
     from assay.scoring.declarations import Filter
 
+    registry("filters").check_name(name)
+    ways = {
+        "keeps": (keeps, ("one", "k", "all")),
+        "reads": (reads, ("text", "any")),
+        "leaves": (leaves, ("text", "value")),
+    }
+    for key, (value, options) in ways.items():
+        _check_declared(name, key, value, (*options, None))
+
     def register(function: T) -> T:
         registry("filters").add(name, Filter(function, keeps, reads, leaves), source=function)
         return function
@@ -106,6 +125,8 @@ def reduction(name: str, *, bounds: tuple[float, float] | None = None) -> Callab
     `bounds` are the least and the greatest value that it can return.
     """
     from assay.statistics.influence import read_bounds
+
+    registry("reductions").check_name(name)
 
     def register(function: T) -> T:
         if bounds is not None:

@@ -102,6 +102,7 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
 
     def register(self, name: str) -> Callable[[T], T]:
         """Return a decorator that registers an object as `name`."""
+        self.check_name(name)
 
         def registered(thing: T) -> T:
             self.add(name, thing)
@@ -109,10 +110,15 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
 
         return registered
 
+    def check_name(self, name: object) -> None:
+        """Refuse what is no name: a decorator without parentheses is handed the function."""
+        if not isinstance(name, str) or not name.strip():
+            fix = f" — write `@assay.{self.kind.replace(' ', '_')}('NAME')`" if callable(name) else ""
+            raise TypeError(f"a name in the registry of {_plural(self.kind)} must be a text, got {name!r:.60}{fix}")
+
     def add(self, name: str, thing: Any, *, source: UserValue = None, replacing: bool = False) -> M:
         """Register an object. A name that another object has is rejected with both locations."""
-        if not isinstance(name, str) or not name.strip():
-            raise TypeError(f"a name in the registry of {_plural(self.kind)} must be a text, got {name!r}")
+        self.check_name(name)
         source = thing if source is None else source
         if name in self._built_in:
             what = f"the name {name!r} is that of a built-in {self.kind}"

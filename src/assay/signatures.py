@@ -180,6 +180,17 @@ def hints(function: UserFunction) -> list[UserValue]:
     return [each.annotation for each in read_signature(function).parameters.values()]
 
 
+def method_problem(method: UserFunction, count: int) -> str | None:
+    """Why a method cannot be called with so many arguments."""
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        return "is async, and is called without waiting"
+    takes = accepted(method, count)
+    more = [name for name, each in takes.named.items() if each.default is each.empty]
+    if takes.lacking or more:
+        return f"must take {count} argument{'s' if count > 1 else ''}"
+    return None
+
+
 def can_take(function: UserFunction, count: int) -> bool:
     """Whether a callable can be called with so many arguments by position; one without a readable signature can."""
     takes = accepted(function, count)

@@ -51,7 +51,12 @@ def named_code(value: Any) -> Any:
         return {key: named_code(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [named_code(inner) for inner in value]
-    return f"{IN_PYTHON}{getattr(value, '__qualname__', type(value).__name__)}" if callable(value) else value
+    return f"{IN_PYTHON}{getattr(value, '__qualname__', type(value).__name__)}" if is_code(value) else value
+
+
+def is_code(value: Any) -> bool:
+    """Whether a value in a configuration is code: what can be called, a scorer, or the object of a filter's class."""
+    return callable(value) or any(callable(getattr(value, name, None)) for name in ("apply", "score_instances"))
 
 
 def code_in(value: Any) -> str | None:

@@ -14,6 +14,7 @@ from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.records import Function
 from assay.redaction import Secret, SecretNumber
+from assay.user_code import is_code
 
 R = TypeVar("R")
 Path = tuple[str | int, ...]
@@ -124,7 +125,7 @@ def kind_of(value: YAMLValue) -> str:
         return kind
     if isinstance(value, Mapping):
         return "map"
-    return "function" if callable(value) else "other"
+    return "function" if is_code(value) else "other"
 
 
 _KINDS: dict[type, str] = {
@@ -360,6 +361,8 @@ def _shown(value: YAMLValue, kind: str) -> str:
 
 
 def _remedy(path: Path, value: YAMLValue, kind: str, readers: Mapping[str, Read]) -> str:
+    if kind == "other" and type(value).__module__ not in ("builtins", "datetime"):
+        return "give a function or a class" if "function" in readers else "write what YAML can hold"
     if "str" in readers and kind in ("bool", "int", "float", "other"):
         return f"YAML reads this as {_shown(value, kind)}; put it in quotes"
     if kind == "null":

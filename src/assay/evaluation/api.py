@@ -13,6 +13,7 @@ from assay.evaluation.options import checkpoint_runs, in_runs_folder, run_config
 from assay.evaluation.options import task_manager as manager_of
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
+from assay.models.load import refuse_incomplete
 from assay.models.protocol import AnyModel
 from assay.runs.run import Run
 from assay.tasks import TaskManager
@@ -49,9 +50,14 @@ def evaluate(
     None is the model of graphs that ask none. `stop_rule` makes the rule that `stop_when` describes.
     """
     is_object = model is not None and not isinstance(model, str)
-    if is_object and not hasattr(model, "identity"):
-        what, fix = f"{model!r:.60} is neither a model nor the name of one", "give a name of `assay ls models`"
-        raise ConfigError.at("model", what, fix)
+    if is_object:
+        refuse_incomplete(model, f"the model {model!r:.60}")
+    if is_object and options.get("model_args"):
+        what, fix = (
+            "they are those of a model that is named, and this one is an object",
+            "leave them out, or name the model",
+        )
+        raise ConfigError.at("model_args", what, fix)
     roles = options.get("model_role")
     if roles is not None and not isinstance(roles, Mapping):
         what, fix = (

@@ -278,9 +278,9 @@ def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:
         what = f"the subgraph has no node {unknown[0]!r}" if unknown else "changes must be mappings of keys"
         raise ConfigError.at(place, what, f"its nodes are: {', '.join(graph.nodes)}")
     shape: Any = graph.fields["graph_config"]
-    nodes = {name: dict(node) for name, node in shape["nodes"].items()}
+    nodes = {str(name): dict(node) for name, node in shape["nodes"].items()}  # YAML may have read a number
     for name, change in changes.items():
-        node = nodes[name]
+        node = nodes[str(name)]
         node.update(change)
         names = node.pop("prompt_placeholder_map", None)
         if names and not (isinstance(names, Mapping) and all(isinstance(new, str) for new in names.values())):

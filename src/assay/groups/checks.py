@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from assay.checks import Check, Level, list_problems, refuse
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest, some
+from assay.extension_points import ExtensionPoint
 from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator, row_problems
 from assay.groups.group import Group, StandardGroup, TaskT, aggregator_problem
 from assay.groups.rows import REMEDY, MemberSelection, filters_asked, member_names
@@ -31,6 +32,28 @@ class MemberAnswers(NamedTuple):
     repeats: int = 1
 
 
+_IN_FILE = "set it on the group, `self.{name} = …` after `super().__init__(…)`, or write it in the file"
+GROUP_POINT = ExtensionPoint(
+    Group,
+    {
+        "compute_metrics": ("task_results",), "own_metrics": ("task_results",), "get_all_tasks": (), "get_subtasks": None,
+        "get_direct_children": (), "get_all_groups": (), "traverse": ("visitor",), "depth": (), "is_leaf": (),
+        "add_child": ("child",),
+    },
+    ("aggregator", "_aggregator"),
+    {
+        **{name: _IN_FILE.format(name=name) for name in ("metadata", "alias", "name", "config")},
+        "aggregate": "override compute_metrics, or write it in an Aggregator and set `self.aggregator`",
+    },
+)  # fmt: skip
+"""What users' classes of groups may define."""
+AGGREGATOR_POINT = ExtensionPoint(
+    Aggregator,
+    {"aggregate": ("group", "task_results"), "estimates": None, "check": None, "of_entry": None},
+    ("compute", "combine", "derived", "by_size", "strict", "config", "agg_metric_configs"),
+    {"compute_metrics": "override aggregate"},
+)
+"""What users' classes of aggregators may define."""
 Known = Mapping[str, MemberAnswers]
 """By name the tasks of which something is known before the run."""
 
@@ -130,6 +153,36 @@ def equal_rows(about: CheckedGroup) -> Iterator[Problem]:
         yield from row_problems(about.config, partial(about.place, "aggregate_metric_list"))
 
 
+def unasked_members(about: CheckedGroup) -> Iterator[Problem]:
+    """Find what users' classes define, or was set on the group or its aggregator, and nothing asks for or can call."""
+    at, own = about.place("type"), about.own_aggregator
+    checked: list[tuple[object, ExtensionPoint, Place]] = [(about.group, GROUP_POINT, at)]
+    if isinstance(own, Aggregator):
+        checked.append((own, AGGREGATOR_POINT, at))
+    elif own is None:
+        of_entries = AggregatorFactory.of_entries(about.config, partial(about.place, "aggregate_metric_list"), [])
+        for number, aggregator in enumerate(of_entries):
+            if aggregator is not None:
+                checked.append(
+                    (aggregator, AGGREGATOR_POINT, about.place("aggregate_metric_list", number, "aggregation"))
+                )
+    for owner, point, place in checked:
+        for what, fix in point.problems(owner):
+            yield Problem(place, f"class {type(owner).__name__!r}: {what}", fix)
+
+
+def unknown_members(about: CheckedGroup) -> Iterator[Problem]:
+    """Find names in `only` and `exclude` of its filter that no member has; a glob may match none."""
+    group = about.group
+    if check_filter(group.config.group_filter) is not None or isinstance(group.config.type, Function):
+        return
+    members = list(dict.fromkeys([*group.child_names, *(task.name for task in group.get_all_tasks())]))
+    for name in MemberSelection.of(group.config).unknown(members):
+        yield Problem(
+            about.place("group_filter"), f"group_filter: no member named {name!r}", did_you_mean(name, members)
+        )
+
+
 def missing_members(about: CheckedGroup) -> Iterator[Problem]:
     """Find aggregates of what members do not have."""
     group, own = about.group, about.own_aggregator
@@ -158,6 +211,8 @@ GROUP_CHECKS: tuple[Check[CheckedGroup], ...] = (
     Check(Level.LOADED, misfit_scorer),
     Check(Level.LOADED, wrong_aggregators),
     Check(Level.LOADED, equal_rows),
+    Check(Level.BOUND, unasked_members),
+    Check(Level.BOUND, unknown_members),
     Check(Level.BOUND, missing_members),
 )
 

@@ -49,7 +49,8 @@ def rows(entry: AggMetricConfig, names: Sequence[str], known: Mapping[str, Membe
 
 def member_names(group: Group[TaskT], entry: AggMetricConfig) -> list[str]:
     """The members whose numbers count: the tasks below, or the direct members of the group."""
-    return group.child_names if entry.levels == "children" else [task.name for task in group.get_all_tasks()]
+    members = group.get_direct_children() if entry.levels == "children" else group.get_all_tasks()
+    return [member.name for member in members]
 
 
 def filters_asked(entry: AggMetricConfig, name: str = "") -> list[str]:
@@ -130,6 +131,11 @@ class MemberSelection:
             names = [name for name in names if _is_one_of(name, self.only)]
         return [name for name in names if not _is_one_of(name, self.exclude)] if self.exclude else list(names)
 
+    def unknown(self, names: Sequence[str]) -> list[str]:
+        """What it names, and none of these members has; a glob may match none."""
+        written = [*(self.only or ()), *self.exclude]
+        return [each for each in written if not any(letter in each for letter in "*?[") and not _any_is(names, each)]
+
     def best(self, members: Sequence[MemberEstimate], *, higher_is_better: bool) -> Sequence[MemberEstimate]:
         """The k best members, in their order; of equal ones the first."""
         if self.top_k is None or len(members) <= self.top_k:
@@ -139,6 +145,10 @@ class MemberSelection:
         )
         chosen = {member.name for member in ranked[: self.top_k]}
         return [member for member in members if member.name in chosen]
+
+
+def _any_is(names: Sequence[str], written: str) -> bool:
+    return any(_is_one_of(name, [written]) for name in names)
 
 
 def _one(written: UserValue) -> Params:

@@ -1,5 +1,6 @@
 """Model backends by name: a backend is a file and a row here."""
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -11,9 +12,11 @@ from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
+from assay.extension_points import ExtensionPoint
 from assay.models.lm_eval_names import OUR_WAY
 from assay.models.local.generation import GENERATION_PARAMETERS
 from assay.models.protocol import AnyModel, TokenizerAlone
+from assay.models.scripted import METHODS, Scripted
 from assay.redaction import reveal
 from assay.registry import Registry, must_be_callable
 from assay.signatures import Accepted, Where, accepted, names_only
@@ -141,7 +144,9 @@ def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
     for key in [key for key in used if key in ignored]:
         logging.getLogger("assay").warning("%s=%s has no effect: %s", key, used.pop(key), ignored[key])
     if "base_url" not in parameters(factory):
-        return factory(**used)
+        model = factory(**used)
+        refuse_incomplete(model, f"model {name!r}")
+        return model
     from assay.models.servers.secrets import refuse_malformed
     from assay.models.servers.server_model import Connection
 
@@ -153,6 +158,44 @@ def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
     if problems or connection is None:
         raise ConfigError(problems)
     return factory(connection=connection, **{key: value for key, value in used.items() if key not in names})
+
+
+MEMBERS = ("name", "identity", "can", "max_length", "chat_template", "count_tokens")
+"""What every model has; one that is not behind a server has these, too:"""
+IN_BATCHES = ("window", "answer")
+
+
+_GIVE = "give the function to `super().__init__({name}=…)`"
+SCRIPTED_POINT = ExtensionPoint(
+    Scripted,
+    dict.fromkeys(METHODS),
+    ("name", "identity", "can", "window", "max_length"),
+    {name: _GIVE.format(name=name) for name in ("generate", "loglikelihood", "loglikelihood_rolling")},
+)
+"""What users' classes of scripted models may define."""
+
+
+def refuse_incomplete(model: object, about: str) -> None:
+    """Refuse an object of a user's that lacks what a model has: the run would find out in its middle."""
+    is_remote = _has(model, "ask") or _has(model, "joined")
+    lacking = [name for name in (*MEMBERS, *(() if is_remote else IN_BATCHES)) if not _has(model, name)]
+    if "identity" in lacking:
+        raise ConfigError.at(
+            "model", f"{model!r:.60} is neither a model nor the name of one", "give a name of `assay ls models`"
+        )
+    if lacking:
+        fix = "define them as docs/models.md says, or derive the class from assay.Scripted"
+        raise ConfigError.at("model", f"{about} has no {', '.join(lacking)}", fix)
+    unasked = SCRIPTED_POINT.problems(model) if isinstance(model, Scripted) else ()
+    problems = [Problem(Place("model"), f"class {type(model).__name__!r}: {what}", fix) for what, fix in unasked]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _has(model: object, name: str) -> bool:
+    """Whether there is such an attribute, without computing it."""
+    passes_on = hasattr(type(model), "__getattr__")  # to a model that it wraps
+    return passes_on or inspect.getattr_static(model, name, inspect.Parameter.empty) is not inspect.Parameter.empty
 
 
 def load_tokenizer(name: str, arguments: YAMLMapping) -> TokenizerAlone | None:

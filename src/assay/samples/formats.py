@@ -80,6 +80,10 @@ def _as_format(name: str, thing: object) -> FormatConfig:
     config = thing() if callable(thing) else thing
     if not isinstance(config, FormatConfig):
         raise TypeError(f"format {name!r} must be a FormatConfig, or a function that returns one, got {config!r:.60}")
+    if config.type is not None:
+        raise ValueError(
+            f"format {name!r} starts from nothing: leave `type={config.type!r}` out, and give each key it has"
+        )
     return replace(config, format=name)
 
 

@@ -13,7 +13,7 @@ from assay.records import (
     MetricValue,
 )
 from assay.scoring.loop import add_rows
-from assay.scoring.results import Instance
+from assay.scoring.results import HookInput, Instance
 from assay.scoring.scorer import CombinedScorer, Scorer, bind, bounds_of, is_batch, own_rows, score_alone, scores_itself
 from assay.scoring.scores import BoundMetric, Repeated, ScoreDict, Scores
 from assay.statistics.influence import SHARE, Bounds
@@ -62,7 +62,7 @@ class EnsembleScorer(CombinedScorer):
             defaults += [metric for metric in metrics if metric not in defaults]
         return tuple(defaults)
 
-    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
+    def score_instances(self, instances: HookInput, filter_name: str) -> Scores:
         if filter_name not in self._metrics and not self.asks:
             self._bind_by_itself(filter_name)
         return score_alone(self, instances, filter_name)
@@ -183,7 +183,7 @@ class CrossFilterScorer(Scorer[Scores]):
     def default_metrics(self) -> tuple[MetricConfig, ...]:
         return ()
 
-    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
+    def score_instances(self, instances: HookInput, filter_name: str) -> Scores:
         result = self._create_result(instances, filter_name)
         scores = self._compute_metrics(result, self.get_metrics(filter_name))
         answers = _answers(instances, self.needs_filters or tuple(instances[0].filtered_resps))

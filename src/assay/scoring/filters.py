@@ -490,7 +490,11 @@ def _step(
         raise ConfigError.at(at(""), f"no filter named {function!r}", fix)
     if inspect.isclass(FILTERS[function].function):
         return None, _from_user(function, FILTERS[function].function, kwargs, at)
-    return FILTERS.bind(function, kwargs, at), None
+    step: UserValue = FILTERS.bind(function, kwargs, at)
+    if not callable(step):
+        what = f"filter {function!r} returned {step!r:.60}, which cannot be called"
+        raise ConfigError.at(at(""), what, "return a function (responses, doc) -> responses")
+    return step, None
 
 
 def _named(function: UserValue) -> str:
@@ -499,6 +503,8 @@ def _named(function: UserValue) -> str:
 
 def _from_user(name: str, function: Any, kwargs: Params, at: Callable[[str], Place]) -> Batch:
     """A class with `apply(responses, docs)`, made with the parameters; a function of the two; or one that returns either."""
+    if not callable(function):  # an object of such a class
+        function = getattr(function, "apply", function)
     takes = typed_by_default(accepted(function, 0 if inspect.isclass(function) else 2))
     is_factory = bool(kwargs) and not inspect.isclass(function) and takes.lacking > 0
     problems = FILTERS.problems(name, accepted(function) if is_factory else takes, kwargs, at)

@@ -75,6 +75,8 @@ class MetricBinder:
         """
         if configs is None:
             configs = () if processed else [MetricConfig(name=name) for name in DEFAULTS[self.output_type]]
+        if all(isinstance(config, BoundMetric) for config in configs):
+            return list(configs)  # type: ignore[arg-type]  # filters that a user took from a task, and set on one
         entries = [_Entry(self, config, number, processed=processed) for number, config in enumerate(configs)]
         return _distinct(check_each(_Entry.bind, entries))
 
@@ -482,6 +484,9 @@ def bind_configured(scorer: "Scorer", filter_name: str) -> Sequence[BoundMetric]
 
 def bind_one(scorer: "Scorer", metric: MetricConfig) -> BoundMetric:
     """A metric that a scorer of the user's chooses itself, in its `get_metrics`."""
+    if not isinstance(metric, MetricConfig):  # a user's class may return anything
+        place = Place(f"get_metrics of scorer {scorer.name!r}")
+        raise ConfigError.at(place, f"it returned {metric!r:.60}", "return a list of `MetricConfig(name=…)`")
     [bound] = _bind_alone(scorer, (metric,), "get_metrics")
     return bound
 

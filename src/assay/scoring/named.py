@@ -1,15 +1,18 @@
 """Scorers by name: the registry, how one is made of what a task file says, and small ones for formats."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Any, TypeVar
 
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
-from assay.errors import ConfigError, Place
+from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.extension_points import ExtensionPoint
 from assay.records import Params, UserFunction, UserValue
-from assay.registry import Registry
+from assay.registry import Registry, refused
+from assay.score_keys import metric_name_problem
 from assay.scoring.scorer import (
+    CONFIG,
     MEMBERS,
     CombinedScorer,
     GenerationScorer,
@@ -20,13 +23,13 @@ from assay.scoring.scorer import (
     calls_models,
     is_batch,
     members_of,
+    scores_itself,
 )
 from assay.scoring.scorer_models import holds_model, makes_models
 from assay.signatures import Accepted, Where, accepted
+from assay.statistics.aggregations import AGGREGATIONS
 
 S = TypeVar("S", bound=type[Scorer])
-CONFIG = ("task_config", "config")
-"""Parameters of a scorer that are its task's configuration, which no file gives."""
 
 
 def _adopted(name: str, scorer: UserValue) -> type[Scorer]:
@@ -59,8 +62,11 @@ def create_scorer(kind: type[Scorer], config: TaskConfig | None, kwargs: Params)
 
 
 def _first_positional(kind: type[Scorer], takes: Accepted) -> str:
-    """The parameter that the configuration fills; the fields of a dataclass are those of a file."""
-    return "" if is_dataclass(kind) else next(iter(takes.positional), "")
+    """The parameter that the configuration fills; fields of a dataclass, or `scale: float = 1.0`, are those of a file."""
+    first = next(iter(takes.positional), "")
+    parameter = takes.named.get(first)
+    has_value = parameter is not None and parameter.default is not None and parameter.default is not parameter.empty
+    return "" if is_dataclass(kind) or (has_value and first not in CONFIG) else first
 
 
 class _Scorers(Registry[type[Scorer], Scorer]):
@@ -123,49 +129,70 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     """The scorer that a task names: an unknown name, a class that does not extend Scorer, or a wrong parameter is refused."""
     named: Any = written.type if isinstance(written, ScorerConfig) else written
     kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
-    kind = named if isinstance(named, str) else scorer_class(named)
+    kind = type(named) if isinstance(named, Scorer) else named if isinstance(named, str) else scorer_class(named)
     if kind is None:
         what = f"{getattr(named, '__name__', named)!r} is not a scorer"
         raise ConfigError.at(place, what, "name one, or a class derived from assay.Scorer")
     if not isinstance(kind, str) and inspect.isabstract(kind):
         fix = "define score, score_batch or score_instances in it, or derive it from GenerationScorer"
         raise ConfigError.at(place, f"scorer {kind.__name__!r} does not say how it scores", fix)
-    scorer = SCORERS.bind(kind, _with_members(kwargs, config, place), place, config)
-    if scorer.config is None:
+    called = kind if isinstance(kind, str) else kind.__name__
+    if not isinstance(named, Scorer):
+        scorer = SCORERS.bind(kind, _with_members(kwargs, config, place), place, config)
+    elif kwargs:
+        raise ConfigError.at(place, f"scorer {called!r} is made already, and takes no kwargs", "give its class")
+    else:
+        scorer = named
+    if scorer.config is None or scorer is named:
         scorer.config = config
     scorer._parameters = kwargs
     scorer.asks = scorer.asks or calls_models(scorer)
-    _check_scorer(scorer, named if isinstance(named, str) else named.__name__, place)
+    _check_scorer(scorer, called, place)
     if config is not None and config.output_type not in scorer.output_types:
-        called = named if isinstance(named, str) else named.__name__
         what = f"scorer {called!r} does not score {config.output_type}"
         raise ConfigError.at(place, what, f"it scores {', '.join(scorer.output_types)}")
     return scorer
 
 
-TAKES = {
-    "score": ("reference", "predictions"),
-    "score_batch": ("results",),
-    "score_instances": ("instances", "filter_name"),
-    "get_metrics": ("filter_name",),
-    "ask": ("result",),
-    "questions": ("result",),
-    "verdict": ("result", "responses"),
-    "_create_result": ("instances", "filter_name"),
-    "_compute_metrics": ("result", "metrics"),
-    "_compute_metric": ("result", "metric"),
-}
-"""The methods that a class of the user's may define, and how they are called."""
+SCORER_POINT = ExtensionPoint(
+    Scorer,
+    {
+        "score": ("reference", "predictions"),
+        "score_batch": ("results",),
+        "score_instances": ("instances", "filter_name"),
+        "get_metrics": ("filter_name",),
+        "ask": ("result",),
+        "questions": ("result",),
+        "verdict": ("result", "responses"),
+        "default_filters": (),
+        "default_metrics": (),
+        "_create_result": ("instances", "filter_name"),
+        "_compute_metrics": ("result", "metrics"),
+        "_compute_metric": ("result", "metric"),
+    },
+    (
+        "name", "output_types", "asks", "asks_for", "model_roles", "cached", "version", "parallel", "needs_filters",
+        "least_filters", "needs_columns", "gives", "bounds", "higher_is_better", "aggregations", "config",
+        "_is_named",  # which we set on every class
+    ),
+    {
+        "models": "name the models in `model_roles`, a mapping by role",
+        "rows": "name the rows in `gives`",
+        "aggregation": "write `aggregations`, a mapping from rows to the names of aggregations",
+        "reduction": "write `reduction` beside the metric, or in `scorer: {type: …, reduction: …}`",
+        "bind": "override get_metrics",
+        "process_results": "write `process_results: !function …` in the task, or override score_instances",
+    },
+)  # fmt: skip
+"""What users' classes of scorers may define. Some of the others were asked for by earlier versions."""
 
 
 def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
-    """Refuse a scorer whose methods cannot be called, or whose parts do not go together."""
-    for method, arguments in TAKES.items():
-        what = method_problem(getattr(scorer, method), len(arguments))
-        if what is not None:
-            raise ConfigError.at(
-                place, f"scorer {named!r}: {method} {what}", f"write `def {method}(self, {', '.join(arguments)})`"
-            )
+    """Refuse a scorer whose methods cannot be called or are not asked for, or whose parts do not go together."""
+    wrong = [*SCORER_POINT.problems(scorer), *_wrong_attributes(scorer)]
+    problems = [Problem(place, f"scorer {named!r}: {what}", fix) for what, fix in wrong]
+    if problems:
+        raise ConfigError(problems)
     if scorer.asks and is_batch(scorer):
         what = f"scorer {named!r} asks other models and scores all documents at once"
         raise ConfigError.at(place, what, "let it do one of the two")
@@ -182,15 +209,34 @@ def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
             raise ConfigError.at(place, what, "use `type: ensemble`, or leave that one out")
 
 
-def method_problem(method: UserFunction, count: int) -> str | None:
-    """Why a method cannot be called with so many arguments."""
-    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-        return "is async, and is called without waiting"
-    takes = accepted(method, count)
-    more = [name for name, each in takes.named.items() if each.default is each.empty]
-    if takes.lacking or more:
-        return f"must take {count} argument{'s' if count > 1 else ''}"
-    return None
+def _wrong_attributes(scorer: Scorer) -> Iterator[tuple[str, str]]:
+    """What is wrong with the attributes of a scorer, and how to correct it."""
+    for name in ("needs_filters", "needs_columns", "output_types", "gives"):
+        if isinstance(getattr(scorer, name), str):
+            yield f"{name} is a text, and must be several", f"write `{name} = ({getattr(scorer, name)!r},)`"
+    better: object = scorer.higher_is_better
+    if not isinstance(better, bool | None):
+        yield f"higher_is_better cannot be {better!r:.60}", "write True or False"
+    for row, name in scorer.aggregations.items():
+        if name not in AGGREGATIONS:
+            yield f"aggregations: no aggregation of {row!r} named {name!r:.60}", did_you_mean(str(name), AGGREGATIONS)
+    problem = metric_name_problem(scorer.name)
+    if problem is not None and scores_itself(scorer):
+        yield f"a row cannot be named {scorer.name!r}: {problem[0]}", problem[1]
+
+
+Entry = TypeVar("Entry", FilterConfig, MetricConfig)
+
+
+def returned_entries(scorer: Scorer, method: str, kind: type[Entry], place: Place) -> Sequence[Entry] | None:
+    """What `default_filters` or `default_metrics` of a scorer returns, which a user's class may define."""
+    with refused(place, f"scorer {scorer.name!r}: {method} raised an error", "correct it"):
+        entries: Sequence[Entry] | None = getattr(scorer, method)()
+    wrong = [entry for entry in entries or () if not isinstance(entry, kind)]
+    if wrong:
+        what = f"scorer {scorer.name!r}: {method} returned {wrong[0]!r:.60}, and must return {kind.__name__} objects"
+        raise ConfigError.at(place, what, f"write `{kind.__name__}(name=…)`")
+    return entries
 
 
 def _with_members(kwargs: Params, config: TaskConfig | None, place: Place) -> Params:

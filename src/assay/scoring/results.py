@@ -34,6 +34,9 @@ Filtered = Answers | Failed
 """The answers that a filter leaves of a document, or why there are none."""
 StepInput = Any
 """The input of metrics and of `score`: a result, or what a user's class creates in its place."""
+HookInput = Any
+"""What a run gives to a method that a user's class may define: its own annotation holds, as the seeds write it, such as
+`list[Instance]` or `MetricConfig`."""
 OUT_OF_RANGE = -100
 """A right answer that is none of the choices: lm-eval's number for it."""
 CHOICE, LIKELIHOOD, ROLLING, GENERATE = "multiple_choice", "loglikelihood", "loglikelihood_rolling", "generate_until"

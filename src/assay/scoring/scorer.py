@@ -39,6 +39,7 @@ from assay.scoring.results import (
     AnsweredSample,
     Filtered,
     GenResult,
+    HookInput,
     Instance,
     LLResult,
     MCResult,
@@ -70,6 +71,8 @@ else:
     ResultT = TypeVar("ResultT")
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+CONFIG = ("task_config", "config")
+"""Parameters of a scorer that are its task's configuration, which no file gives."""
 MEMBERS = "scorers"
 """The parameter of scorers that are made of others: a file names them."""
 HOOKS = (
@@ -177,31 +180,31 @@ class Scorer(ABC, Generic[ResultT]):
         return self.verdict(result, responses)
 
     @abstractmethod
-    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> ResultT | Scores:
+    def score_instances(self, instances: HookInput, filter_name: str) -> ResultT:
         """Score the requests of one document by what a filter left of their responses."""
         raise NotImplementedError
 
-    def get_metrics(self, filter_name: str) -> Sequence[BoundMetric]:
+    def get_metrics(self, filter_name: str) -> Sequence[HookInput]:
         """The metrics for a filter: its own, else the task's."""
         if filter_name not in self._metrics:  # without a run
             bind_alone(self, filter_name, bind_configured(self, filter_name))
         return self._metrics[filter_name]
 
-    def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
+    def _create_result(self, instances: HookInput, filter_name: str) -> StepInput:
         return result_of(instances, filter_name)
 
-    def _compute_metrics(self, result: StepInput, metrics: Sequence[BoundMetric]) -> ScoreDict:
+    def _compute_metrics(self, result: StepInput, metrics: HookInput) -> ScoreDict:
         """The rows of metrics, and those of `score`; of generated text a list, with a value for each answer."""
         return compute_rows(self, result, metrics)
 
-    def _compute_metric(self, result: StepInput, metric: BoundMetric) -> MetricValue:
+    def _compute_metric(self, result: StepInput, metric: HookInput) -> MetricValue:
         return metric.compute(result)
 
 
 class ResultScorer(Scorer[ResultT]):
     """Scores the result that the requests of a document call for."""
 
-    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> ResultT:
+    def score_instances(self, instances: HookInput, filter_name: str) -> ResultT:
         return score_by_hooks(self, instances, filter_name)  # type: ignore[no-any-return]  # of these instances
 
 
@@ -211,7 +214,7 @@ class GenerationScorer(ResultScorer[GenResult]):
     output_types = (GENERATE,)
 
 
-class LoglikelihoodScorer(ResultScorer[MCResult | LLResult]):
+class LoglikelihoodScorer(ResultScorer[MCResult]):
     """Scores choices and continuations by their log-likelihoods."""
 
     output_types = (CHOICE, LIKELIHOOD)
@@ -237,7 +240,7 @@ class ProcessResultsScorer(Scorer[Scores]):
             raise TypeError("ProcessResultsScorer needs a function process_results(doc, results)")
         self.process_results_fn: ProcessResults = function
 
-    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
+    def score_instances(self, instances: HookInput, filter_name: str) -> Scores:
         result = Results.create(instances, filter_name)
         answers = result.results[filter_name]
         return dict(self.process_results_fn(result.doc, answers if len(instances) > 1 else [answers]) or {})
@@ -376,9 +379,14 @@ def row_bounds(row: str, step: ScoringStep) -> Bounds | None:
     return declared.get(row, declared.get(parent))
 
 
+def has_methods_set(scorer: Scorer) -> bool:
+    """Whether a user set a method on this object."""
+    return any(callable(value) and callable(getattr(type(scorer), name, None)) for name, value in vars(scorer).items())
+
+
 def scorer_identity(scorer: Scorer) -> str | None:
     """Everything its scores depend on beside the answers; None where that is unknown, as with methods set on this object."""
-    if any(callable(value) and callable(getattr(type(scorer), name, None)) for name, value in vars(scorer).items()):
+    if has_methods_set(scorer):
         return None
     return identity_of(type(scorer), Scorer, scorer.version, scorer._parameters)
 

@@ -7,13 +7,15 @@ from typing import Any
 from assay.catalog.functions import check_function, functions_in
 from assay.checks import Check, Level
 from assay.config.task import FormatConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.samples.data import FILE_READERS, Split, columns_of, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
 from assay.samples.rows import DataError
 from assay.scoring.filters import selection_note
 from assay.scoring.loop import ScoringLoop
+from assay.scoring.metrics.registry import METRICS
+from assay.scoring.results import GENERATE
 from assay.scoring.scorer import roles_of
 from assay.scoring.scorer_models import models_of
 from assay.tasks.prompt_checks import (
@@ -120,6 +122,34 @@ def missing_data(about: CheckedTask) -> Iterator[Problem]:
                 yield Problem(place, str(error), "put the file there, or correct its name", serious=serious)
 
 
+def unread_keys(about: CheckedTask) -> Iterator[Problem]:
+    """Find slips in the options of a file reader, and a `recipe` that no class reads."""
+    config, fields, serious = about.task.config, about.task.fields, _is_refused(about.task)
+    for key in config.dataset_kwargs or {} if config.dataset_path in FILE_READERS else ():
+        alike = nearest(key, READER_OPTIONS, 1, only_slips=True)
+        if key not in READER_OPTIONS and alike:
+            place = fields.place("dataset_kwargs", key)
+            yield Problem(place, f"dataset_kwargs has no key {key!r}", f"did you mean {alike[0]!r}?", serious=serious)
+    if config.recipe is not None and config.class_ is None:
+        what, fix = "a recipe is read by a class, and the task has none", "write `class: !function module.Class`"
+        yield Problem(fields.place("recipe", key=True), what, fix, serious=serious)
+
+
+def missing_targets(about: CheckedTask) -> Iterator[Problem]:
+    """Find metrics that compare generated text with the right answer, of a task that does not say which it is."""
+    config = about.config
+    if about.scored is None or config.doc_to_target is not None or config.output_type != GENERATE:
+        return
+    if callable(config.process_results) or config.class_ is not None or config.use_prompt is not None:
+        return
+    for metric in {metric.of: metric for step in about.scored.steps for metric in step.metrics}:
+        is_ours = metric in METRICS and metric not in METRICS.added and metric not in WITHOUT_TARGET
+        if is_ours and METRICS[metric].needs_golden is True:
+            what = f"metric {metric!r} compares with the right answer, and the task has no doc_to_target"
+            place = place_in(about.task, "metric_list" if "metric_list" in about.task.fields else "task")
+            yield Problem(place, what, "add `doc_to_target:`, a column or a template", serious=_is_refused(about.task))
+
+
 def lost_scores(about: CheckedTask) -> Iterator[Problem]:
     for note in about.task.notes:
         yield Problem(Place(f"task {about.task.name!r}"), note, "give the format a metric_list", serious=False)
@@ -178,6 +208,10 @@ def unknown_columns(about: CheckedTask) -> Iterator[Problem]:
                 yield Problem(place_in(about.task, "scorer"), what, did_you_mean(column, known))
 
 
+WITHOUT_TARGET = ("bypass", "json_schema")
+"""Metrics of ours that need no right answer: the schema may be a parameter."""
+READER_OPTIONS = ("data_files", "data_file", "encoding", "delimiter", "sep", "field", "column_names", "names", "header")
+"""The keys of `dataset_kwargs` that a reader of files reads; those of the datasets library are let be."""
 TASK_CHECKS: tuple[Check[CheckedTask], ...] = (
     Check(Level.STATIC, unsent_media),
     Check(Level.STATIC, missing_functions),
@@ -186,11 +220,13 @@ TASK_CHECKS: tuple[Check[CheckedTask], ...] = (
     Check(Level.STATIC, wrong_formats),
     Check(Level.STATIC, missing_data),
     Check(Level.STATIC, lost_scores),
+    Check(Level.LOADED, unread_keys),
     Check(Level.LOADED, unsupported_prompt),
     Check(Level.LOADED, odd_selections),
     Check(Level.LOADED, lambda about: misfit_functions(about.task, about.config)),
     Check(Level.BOUND, lambda about: unknown_clusters(about.task, about.columns)),
     Check(Level.BOUND, unknown_columns),
+    Check(Level.BOUND, missing_targets),
     Check(Level.BOUND, lambda about: prompt_problems(about.task, about.config, about.columns, about.settings)),
     Check(
         Level.FIRST_DOCUMENTS,

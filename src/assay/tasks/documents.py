@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.config.source import digest
 from assay.config.task import FewshotConfig, TaskConfig
-from assay.errors import Place, Problem, did_you_mean, placed_error
+from assay.errors import ConfigError, Place, Problem, did_you_mean, placed_error
 from assay.records import Document, Function
 from assay.runs.folder import RunError
 from assay.runs.run import Run
@@ -275,8 +275,29 @@ def _callable(function: Function | ProcessDocs | None) -> ProcessDocs | None:
 
 def _sampler(sampler: Any, pool: Pool, seed: int | None, leaks: LeakPolicy) -> Sampler:
     if isinstance(sampler, str):
-        return SAMPLERS.bind(sampler, {}, Place("fewshot_config.sampler"), pool, seed, leaks)
+        return _named_sampler(sampler, pool, seed, leaks)
     return _class_sampler(sampler, pool, seed, leaks)
+
+
+def _named_sampler(name: str, pool: Pool, seed: int | None, leaks: LeakPolicy) -> Sampler:
+    """A registered sampler, whose choices are looked at: it may be a user's."""
+    place = Place("fewshot_config.sampler")
+    made: Any = SAMPLERS.bind(name, {}, place, pool, seed, leaks)
+    if not callable(made):
+        what = f"sampler {name!r} returned {made!r:.60}, which cannot be called"
+        raise ConfigError.at(place, what, "return a function (doc, number) -> numbers of examples")
+    guard = user_code(place_of(f"sampler {name!r}", made), RenderError)
+
+    def choose(doc: Document, number: int) -> Sequence[int]:
+        with guard:
+            chosen = list(made(doc, number))
+            if len(chosen) != number or not all(index in range(len(pool)) for index in chosen):
+                raise ValueError(
+                    f"it chose {chosen!r:.60}, and must choose {number} of the {len(pool)} examples by number"
+                )
+        return chosen
+
+    return choose
 
 
 def _class_sampler(kind: Any, pool: Pool, seed: int | None, leaks: LeakPolicy) -> Sampler:

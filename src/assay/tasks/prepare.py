@@ -440,6 +440,7 @@ class PreparedTask:
         if self.config.class_ is None and takes_part(self.task):  # an object that Python made, or set a method on
             methods = [f"{IN_PYTHON}{name}" for name in METHODS if name in vars(self.task)]
             values["class"] = methods or named_code(type(self.task))
+        values |= {key: f"{IN_PYTHON}{key}" for key in self.task.set_keys}
         described = {
             "num_fewshot": self.config.num_fewshot or 0,
             "repeats": self.config.repeats,

@@ -20,7 +20,7 @@ from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import GuardedCall, ScoringLoop, ScoringStep, timed_call
 from assay.scoring.metric_binding import MetricBinder, bound_reductions
 from assay.scoring.metrics.registry import METRICS
-from assay.scoring.named import SCORERS, make_scorer
+from assay.scoring.named import SCORERS, make_scorer, returned_entries
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, ResultBuilder
 from assay.scoring.scorer import (
     MEMBERS,
@@ -39,7 +39,7 @@ from assay.scoring.scorer import (
 from assay.scoring.scores import BoundMetric
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task, place_in, task_dialect
-from assay.tasks.task_methods import own_task, step_with_methods, takes_part
+from assay.tasks.task_methods import own_task, refuse_unasked, step_with_methods, takes_part
 from assay.user_code import call_user_code
 
 BYPASS = "bypass"
@@ -53,13 +53,15 @@ def scoring(
 
     `by_instances` says that the task itself runs the loop, for instances that it was handed.
     """
-    config = with_own_scorers(task, config, helpers)
-    builder = StepBuilder(task, config, settings, helpers, task_dialect(task, settings.run.compat))
-    steps = builder.steps()
     # a method of the task may run this loop: then it is not called from there again
     steps_only = by_instances and takes_part(task)
     own = task if steps_only else own_task(task, config, helpers)
-    if own is None:
+    if not by_instances:  # else a user may call what a run does not
+        refuse_unasked(task, own)
+    config = with_own_scorers(task, replace(config, **own.set_keys), helpers)
+    builder = StepBuilder(task, config, settings, helpers, task_dialect(task, settings.run.compat))
+    steps = builder.steps()
+    if not takes_part(own):
         guard: GuardedCall = call_user_code if _is_arithmetic(config.output_type, steps) else timed_call
         return ScoringLoop(steps, builder.reading, call=guard)
     names = [step.filter.name for step in steps]
@@ -111,7 +113,10 @@ class StepBuilder:
         whole = collect(self.problems, self._scorer, plain, "scorer")
         if whole is None:  # its filters are checked all the same
             whole = self._scorer(replace(plain, scorer=None), "scorer")
-        entries = list(enumerate(self.config.filter_list or whole.default_filters() or (DEFAULT,)))
+        of_scorer = collect(
+            self.problems, returned_entries, whole, "default_filters", FilterConfig, place_in(self.task, "scorer")
+        )
+        entries = list(enumerate(self.config.filter_list or of_scorer or (DEFAULT,)))
         if self.dialect.keeps_last_of_equal_rows:
             entries = list({entry.name: (number, entry) for number, entry in entries}.values())
         names = [entry.name for _, entry in entries]
@@ -138,6 +143,9 @@ class StepBuilder:
             raise ConfigError.at(place_in(self.task, *path), what, fix) from None
         if isinstance(written, ScorerConfig) and written.reduction is not None:
             place = place_in(self.task, *path, "reduction")
+            if own_rows(scorer) == ():
+                what = f"scorer {scorer.name!r} has no scores of its own, which could be reduced"
+                raise ConfigError.at(place, what, "write `reduction` beside a metric")
             scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place)
             if scorer.own_reductions.replacing is not None:
                 what = "a scorer's own rows have no references to reduce with"
@@ -165,9 +173,10 @@ class StepBuilder:
         if entry.scorer is not None and not self.processes:
             own = replace(config, scorer=entry.scorer, process_results=None)
             scorer = collect(self.problems, self._scorer, own, "filter_list", number, "scorer")
-        metrics = entry.metric_list or config.metric_list
+        metrics: Sequence[MetricConfig] | None = entry.metric_list or config.metric_list
         if metrics is None and scorer is not None:
-            metrics = scorer.default_metrics()
+            place = place_in(self.task, "scorer")
+            metrics = collect(self.problems, returned_entries, scorer, "default_metrics", MetricConfig, place)
         if only_asks:
             metrics, scorer = (MetricConfig(name=BYPASS),), ProcessResultsScorer(config, self._nothing)
         binder = MetricBinder(

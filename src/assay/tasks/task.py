@@ -16,8 +16,8 @@ from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
 from assay.groups.group import TaskT
 from assay.records import Function, MetricValue
-from assay.scoring.results import Instance, StepInput, sort_instances
-from assay.scoring.scores import BoundMetric
+from assay.scoring.results import HookInput, Instance, StepInput, sort_instances
+from assay.scoring.scorer import has_methods_set
 
 if TYPE_CHECKING:
     from assay.config.task import FilterConfig
@@ -108,18 +108,48 @@ class Task:
 
         return InstanceScoring(self, self.helpers)
 
-    @cached_property
+    @property
+    def set_keys(self) -> Mapping[str, Any]:
+        """Keys of its configuration in whose place a user has set an attribute, or a method on the scorer."""
+        made = vars(self).get("_scoring")
+        return {**({"scorer": made.scorer} if made is not None and has_methods_set(made.scorer) else {}), **self._set}
+
+    @property
+    def _set(self) -> dict[str, Any]:
+        """What was set; `__init__` of a class as in seed 001 sets it before anything else."""
+        keys: dict[str, Any] = vars(self).setdefault("_set_keys", {})
+        return keys
+
+    @property
     def _scorer(self) -> "Scorer":
+        """Its scorer; one that is set takes the place of that of its configuration, also in runs."""
+        if "scorer" in self._set:
+            return self._set["scorer"]  # type: ignore[no-any-return]  # what a user set
         return self._scoring.scorer
 
-    @cached_property
-    def _filters(self) -> "list[FilterConfig]":
-        """Its filters, each with metrics that can be called."""
+    @_scorer.setter
+    def _scorer(self, scorer: "Scorer") -> None:
+        self._set["scorer"] = scorer
+        vars(self).pop("_scoring", None)
+
+    @property
+    def _filters(self) -> "Sequence[FilterConfig]":
+        """Its filters, each with metrics that can be called; those that are set take their place, also in runs."""
+        if "filter_list" in self._set:
+            return self._set["filter_list"]  # type: ignore[no-any-return]  # what a user set
         return self._scoring.filters
 
-    def process_instances(self, instances: Sequence[Instance] | None = None) -> InstanceScores:
+    @_filters.setter
+    def _filters(self, filters: "Sequence[FilterConfig]") -> None:
+        self._set["filter_list"] = tuple(filters)
+        vars(self).pop("_scoring", None)
+
+    def process_instances(self, instances: HookInput = None) -> InstanceScores:
         """The scores of instances, which are those of the task where none are given. Filters are applied where they were not."""
         documents = self.sort_instances(list(instances or self._instances))
+        made = vars(self).get("_scoring")
+        if made is not None and has_methods_set(made.scorer):
+            self._scorer = made.scorer  # its methods are looked up where the loop is made
         processes = self.config.process_results is not None
         scores = self._process_with_custom_fn(documents) if processes else self._scoring.scores(documents)
         self._sample_scores = scores
@@ -129,13 +159,13 @@ class Task:
         """One number for each metric and filter: by the metric's own aggregation, the mean where it has none."""
         return self._scoring.aggregated(self._sample_scores if sample_scores is None else sample_scores)
 
-    def _process_with_custom_fn(self, instances_by_doc: Mapping[int, Sequence[Instance]]) -> InstanceScores:
+    def _process_with_custom_fn(self, instances_by_doc: HookInput) -> InstanceScores:
         return self._scoring.scores(instances_by_doc)
 
-    def _create_result(self, instances: Sequence[Instance], filter_name: str) -> StepInput:
+    def _create_result(self, instances: HookInput, filter_name: str) -> StepInput:
         return self._scorer._create_result(instances, filter_name)
 
-    def _compute_metric(self, result: StepInput, metric: BoundMetric) -> MetricValue:
+    def _compute_metric(self, result: StepInput, metric: HookInput) -> MetricValue:
         return self._scorer._compute_metric(result, metric)
 
     @classmethod

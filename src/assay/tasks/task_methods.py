@@ -1,15 +1,15 @@
 """Methods of a task class of the user's that replace steps of the scoring loop, in runs and for instances."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Place
+from assay.errors import ConfigError, Place, Problem
+from assay.extension_points import ExtensionPoint
 from assay.records import Answers
 from assay.registry import refused
 from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import ScorePart, ScoringStep, metric_parts
-from assay.scoring.named import method_problem
 from assay.scoring.results import CHOICE, LIKELIHOOD, AnsweredSample, Filtered, Instance, StepInput
 from assay.scoring.scorer import Documents, ProcessResultsScorer
 from assay.scoring.scores import ScoreDict
@@ -30,8 +30,8 @@ def typed(config: TaskConfig, kind: object = None) -> TaskConfig:
     return replace(config, output_type=output_type)  # type: ignore[arg-type]  # one of them
 
 
-def own_task(task: Task, config: TaskConfig, helpers: Helpers) -> Task | None:
-    """The object of the user's own class that a task is, or is made of; None where no method of it takes part in scoring."""
+def own_task(task: Task, config: TaskConfig, helpers: Helpers) -> Task:
+    """The object of the user's own class that a task is, or is made of; else the task itself."""
     own = task
     at = class_place(task)
     kind = config.class_ if isinstance(config.class_, type) and issubclass(config.class_, Task) else type(task)
@@ -40,9 +40,11 @@ def own_task(task: Task, config: TaskConfig, helpers: Helpers) -> Task | None:
             own = kind.__new__(kind)
             own.helpers = helpers  # its `__init__` may need them
             own.__init__(config)  # type: ignore[misc]  # as the class has it
-            vars(own).update({name: each for name, each in vars(task).items() if name in METHODS})  # set on the object
-    _check_methods(own, at)
-    return own if takes_part(own) else None
+            set_on_task = {name: each for name, each in vars(task).items() if name in METHODS}
+            vars(own).update(set_on_task)
+            own._set.update(task.set_keys)
+    _refuse(own, at, TASK_POINT.uncallable(own))
+    return own
 
 
 METHODS = {
@@ -54,13 +56,47 @@ METHODS = {
 """The methods of a task that take part in scoring, and how they are called."""
 
 
-def _check_methods(task: Task, place: Place) -> None:
-    """Refuse methods that cannot be called as they will be."""
-    for method, arguments in METHODS.items():
-        what = method_problem(getattr(task, method), len(arguments)) if _overrides(task, method) else None
-        if what is not None:
-            fix = f"write `def {method}(self, {', '.join(arguments)})`"
-            raise ConfigError.at(place, f"class {type(task).__name__!r}: {method} {what}", fix)
+_AS_KEY = "write `{name}: !function …` in the task"
+_LM_EVALS = "derive the class from lm_eval.api.task.ConfigurableTask, which has it"
+TASK_POINT = ExtensionPoint(
+    Task,
+    METHODS,
+    ("OUTPUT_TYPE", "_scorer", "_filters"),
+    {
+        "scorer": "set `_scorer`, or write `scorer` in the task",
+        **dict.fromkeys(("_scorer", "_filters"), "set it in `__init__`, after `super().__init__(config)`"),
+        **{
+            name: _AS_KEY.format(name=name)
+            for name in ("process_results", "process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")
+        },
+        "aggregation": "write `aggregation` beside the metric",
+        "higher_is_better": "write `higher_is_better` beside the metric",
+        "compute_aggregations": "a run aggregates each metric by itself: write `aggregation: !function …` beside it",
+        "sort_instances": "override process_instances",
+        "_process_instances": "override process_instances",
+        **dict.fromkeys(
+            (
+                "construct_requests", "fewshot_context", "apply_filters", "build_all_requests", "download", "test_docs",
+                "validation_docs", "training_docs", "fewshot_docs", "has_test_docs", "has_validation_docs",
+                "has_training_docs", "VERSION", "DATASET_PATH", "DATASET_NAME",
+            ),
+            _LM_EVALS,
+        ),
+    },
+)  # fmt: skip
+"""What users' classes of tasks may define, and what lm-eval asks its own for."""
+
+
+def refuse_unasked(task: Task, own: Task) -> None:
+    """Refuse what a user's class defines, or was set on a task or the object of its class, and a run asks for nowhere."""
+    for owner in (task, own):
+        _refuse(owner, class_place(task), TASK_POINT.unasked(owner))
+
+
+def _refuse(task: Task, place: Place, wrong: Iterable[tuple[str, str]]) -> None:
+    problems = [Problem(place, f"class {type(task).__name__!r}: {what}", fix) for what, fix in wrong]
+    if problems:
+        raise ConfigError(problems)
 
 
 def takes_part(task: Task) -> bool:

@@ -1,0 +1,159 @@
+"""What a plug-in declares, and what its code returns before the first request, is checked: a slip is refused, never ignored."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay.errors import AssayError
+from seam_world import world_of
+
+MODEL = "Scripted(generate=lambda *_: 'x', identity='x')"
+SHOTS = {"num_fewshot": 1, "fewshot_split": "test"}
+
+# the plug-in, the keys that use it, and what is said of it
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a decorator without parentheses": (
+        "@assay.metric\ndef {name}(references, prediction): return 1.0", {}, r"must be a text, got <function .*@assay.metric\('NAME'\)"),
+    "a metric's direction": (
+        "@assay.metric('{name}', higher_is_better='no')\ndef f(references, prediction): return 1.0", {}, "higher_is_better of '.*' must be"),
+    "a metric's output type": (
+        "@assay.metric('{name}', output_type='multiple_choise')\ndef f(result): return 1.0", {}, "output_type of '.*' must be one of"),
+    "how many answers a filter keeps": (
+        "@assay.filter('{name}', keeps='oen')\ndef f(): return lambda resps, doc: resps", {}, "keeps of '.*' must be one of 'one', 'k', 'all'"),
+    "what a filter reads": (
+        "@assay.filter('{name}', reads='txt')\ndef f(): return lambda resps, doc: resps", {}, "reads of '.*' must be one of"),
+    "the base of a format": (
+        "assay.format('{name}')(assay.FormatConfig(type='cloze'))", {}, "leave `type='cloze'` out"),
+    "a filter that returns no function": (
+        "@assay.filter('{name}')\ndef f(): return 5",
+        {"filter_list": [{"name": "f", "filter": [{"function": "{name}"}]}]}, "returned 5, which cannot be called"),
+    "a sampler that returns no function": (
+        "@assay.sampler('{name}')\ndef f(pool, seed, leaks): return 5", {**SHOTS, "fewshot_config": {"sampler": "{name}"}},
+        "returned 5, which cannot be called"),
+    "a sampler that returns a number": (
+        "@assay.sampler('{name}')\ndef f(pool, seed, leaks): return lambda doc, number: 0",
+        {**SHOTS, "fewshot_config": {"sampler": "{name}"}}, "'int' object is not iterable"),
+    "a sampler that chooses too many": (
+        "@assay.sampler('{name}')\ndef f(pool, seed, leaks): return lambda doc, number: range(3)",
+        {**SHOTS, "fewshot_config": {"sampler": "{name}"}}, r"chose \[0, 1, 2\], and must choose 1 of the 8 examples"),
+    "a scorer's aggregations": (
+        "@assay.scorer('{name}')\nclass F(assay.GenerationScorer):\n  aggregations = {{'own': 'meann'}}\n"
+        "  def score(self, reference, predictions): return 1.0", {"scorer": "{name}"}, "no aggregation of 'own' named 'meann'"),
+    "a scorer's direction": (
+        "@assay.scorer('{name}')\nclass F(assay.GenerationScorer):\n  higher_is_better = 'no'\n"
+        "  def score(self, reference, predictions): return 1.0", {"scorer": "{name}"}, "higher_is_better cannot be 'no'"),
+    "a scorer's filters as a text": (
+        "@assay.scorer('{name}')\nclass F(assay.GenerationScorer):\n  needs_filters = 'none'\n"
+        "  def score(self, reference, predictions): return 1.0", {"scorer": "{name}"}, r"write `needs_filters = \('none',\)`"),
+    "a scorer's row": (
+        "@assay.scorer('{name}')\nclass F(assay.GenerationScorer):\n  name = 'a,b'\n"
+        "  def score(self, reference, predictions): return 1.0", {"scorer": "{name}"}, "a row cannot be named 'a,b'"),
+    "a scorer's metrics as texts": (
+        "@assay.scorer('{name}')\nclass F(assay.GenerationScorer):\n  def get_metrics(self, filter_name): return ['exact_match']",
+        {"scorer": "{name}"}, "it returned 'exact_match' — return a list of `MetricConfig"),
+    "a scorer's own metrics as texts": (
+        "@assay.scorer('{name}')\nclass F(assay.GenerationScorer):\n  def default_metrics(self): return ['exact_match']",
+        {"scorer": "{name}", "metric_list": None}, "default_metrics returned 'exact_match', and must return MetricConfig"),
+    "a scorer's own filters, which raise": (
+        "@assay.scorer('{name}')\nclass F(assay.GenerationScorer):\n  def default_filters(self): return 1 / 0",
+        {"scorer": "{name}"}, "default_filters raised an error: ZeroDivisionError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("slip", REFUSED)
+def test_a_slip_in_what_a_plug_in_declares_is_refused_before_the_first_request(slip: str, tmp_path: Path) -> None:
+    plugin, keys, message = REFUSED[slip]
+    name = f"declared_{list(REFUSED).index(slip)}"
+    world = world_of(tmp_path, {"own.py": f"import assay\n{plugin.format(name=name)}\n"})
+    [task] = world.manager.load(["b"])["tasks"].values()
+    spec = {**dict(task.fields), **json.loads(json.dumps(keys).replace("{name}", name))}
+    spec |= {"task": "t", "dataset_kwargs": {"data_files": {"test": str(tmp_path / "b.jsonl")}}}
+    with pytest.raises(AssayError, match=message):
+        assay.simple_evaluate(
+            world.model(), tasks=[{key: value for key, value in spec.items() if value is not None}],
+            plugins=[str(tmp_path / "own.py")], **world.options,
+        )  # fmt: skip
+    assert not world.asked
+
+
+def test_a_scorers_first_parameter_with_a_value_is_not_the_configuration(tmp_path: Path) -> None:
+    """As in a dataclass, whose fields are its parameters."""
+    code = """
+from dataclasses import dataclass
+from assay import GenerationScorer, scorer
+
+@scorer("declared_scale")
+@dataclass
+class Scaled(GenerationScorer):
+    scale: float = 0.75
+
+    def score(self, reference, predictions):
+        return self.scale * (self.config.output_type == "generate_until")
+"""
+    files = {
+        "own.py": code,
+        "t.yaml": "include: b.yaml\ntask: t\nscorer: declared_scale\n",
+        "u.yaml": "include: b.yaml\ntask: u\nscorer: {type: declared_scale, kwargs: {scale: 0.5}}\n",
+    }
+    world = world_of(tmp_path, files)
+    results = assay.simple_evaluate(world.model(), tasks=["t", "u"], **world.options)["results"]
+    assert results["t"]["declared_scale,none"] == 0.75
+    assert results["u"]["declared_scale,none"] == 0.5
+
+
+FILES: dict[str, tuple[dict[str, str], str]] = {
+    "an option of the reader": (
+        {"t.yaml": "include: b.yaml\ntask: t\ndataset_kwargs: {data_files: {test: b.jsonl}, encodng: utf-8}\n"},
+        "t.yaml:3:.*dataset_kwargs has no key 'encodng' — did you mean 'encoding'"),
+    "a recipe without a class": (
+        {"t.yaml": "include: b.yaml\ntask: t\nrecipe: card=x\n"}, "t.yaml:3:1: a recipe is read by a class"),
+    "a metric without a right answer": (
+        {"t.yaml": "task: t\ndataset_path: json\ndataset_kwargs: {data_files: {test: b.jsonl}}\ntest_split: test\ndoc_to_text: q\n"
+                   "metric_list: [{metric: exact_match}]\n"}, "t.yaml:6:.*'exact_match' compares with the right answer.*add `doc_to_target:`"),
+    "a reduction of a scorer without scores": (
+        {"t.yaml": "include: b.yaml\ntask: t\nscorer: {type: first_token, reduction: max}\n"},
+        "t.yaml:3:.*has no scores of its own.*write `reduction` beside a metric"),
+    "a member that a group's filter leaves out": (
+        {"t.yaml": "group: t\ntask: [a, b]\naggregate_metric_list: [{metric: exact_match}]\ngroup_filter: {exclude: [c]}\n"},
+        "t.yaml:4:.*no member named 'c'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("slip", FILES)
+def test_a_key_of_a_file_that_would_have_no_effect_is_refused(slip: str, tmp_path: Path) -> None:
+    files, message = FILES[slip]
+    world = world_of(tmp_path, files)
+    with pytest.raises(AssayError, match=message):
+        assay.simple_evaluate(world.model(), tasks=["t"], **world.options)
+    assert not world.asked
+
+
+class NoModel:
+    name, identity, can = "none", "none", assay.Can()
+
+    def anwser(self, requests: Any) -> Any:
+        return []
+
+
+class Overrides(assay.Scripted):
+    def generate(self, prompt: str, params: Any, repeat: int) -> str:
+        return "y"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (NoModel(), {}, "has no max_length, chat_template, count_tokens, window, answer — define them"),
+        (Overrides(generate=lambda *_: "x"), {}, r"generate has no effect — give the function to `super\(\).__init__"),
+        (assay.Scripted(generate=lambda *_: "x"), {"model_args": "word=y"}, "this one is an object — leave them out"),
+    ],
+)
+def test_a_model_object_that_lacks_something_or_is_given_arguments_is_refused(
+    model: Any, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    world = world_of(tmp_path, {})
+    with pytest.raises(AssayError, match=message):
+        assay.simple_evaluate(model, tasks=["b"], **options, **world.options)
