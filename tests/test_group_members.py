@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from assay import ConfigError, Estimate
+import assay
+from assay import ConfigError, Estimate, Scripted, TaskManager
 from assay.catalog.conditions import ConditionError, holds
 from assay.cli.output import exit_code
 from assay.groups.task_results import EstimatedFloat
 from assay.statistics.evidence import Evidence
+from assay.tasks.validate import validate
 from group_world import UNSURE, Plain, attempts, computed, group_file, group_of, group_row, scored
 from run_world import rows_of
 from small_runs import ANYTHING, noting, run
@@ -128,6 +130,33 @@ def test_a_member_with_a_condition_counts_where_it_holds(params: float, value: f
     skipped = results["assay"]["groups"]["g"].get("skipped", {})
     assert (len(asked), list(skipped)) == ((4, []) if params > 7e9 else (2, ["b"]))
     assert all("model.params >= 7e9" in reason for reason in skipped.values())
+
+
+def knowing(params: float, asked: list[str]) -> Scripted:
+    model = noting(asked)
+    model.facts = {"params": params}  # type: ignore[attr-defined]
+    return model
+
+
+def test_what_was_loaded_before_the_model_was_known_is_decided_by_evaluate_or_refused(tmp_path: Path) -> None:
+    """`load` has no facts: it lists every member, and one whose condition is false may not count."""
+    conditional(tmp_path, "model.params >= 7e9")
+    manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
+    loaded, asked = manager.load("g"), list[str]()
+    rows = assay.evaluate(knowing(8e9, []), loaded, task_manager=manager)["groups"]["g"]
+    assert rows["acc,none"] == 0.75
+    for given in (loaded, {"g": loaded["groups"]["g"]}):
+        with pytest.raises(ConfigError, match=r"group_file.yaml:4:\d+: `if: model.params >= 7e9` is false.*'b' was loaded"):
+            assay.evaluate(knowing(1e9, asked), given, task_manager=manager)
+    assert asked == []
+    small = assay.simple_evaluate(knowing(1e9, asked), tasks=["g"], task_manager=manager)  # by name, the manager is told
+    assert (small["groups"]["g"]["acc,none"], len(asked)) == (0.5, 2)
+
+
+def test_an_option_that_no_run_has_is_a_slip_that_validate_sees(tmp_path: Path) -> None:
+    conditional(tmp_path, "run.num_fewshots == 5")
+    problems = validate(TaskManager(include_path=str(tmp_path), include_defaults=False), ["g"])
+    assert "unknown name 'run.num_fewshots' — did you mean 'num_fewshot'?" in str(problems[0])
 
 
 @pytest.mark.parametrize("condition", ["model.size > 7", "__import__('os')", "(lambda: 1)()"])

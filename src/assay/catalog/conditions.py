@@ -4,8 +4,10 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
+from assay.config.run import RunConfig
 from assay.errors import did_you_mean
 from assay.records import Params, UserValue
 
@@ -112,6 +114,15 @@ def _check_name(name: str, slip: str) -> None:
     if first not in FACTS or not rest:
         fix = slip or f"a name begins with {', '.join(f'{each}.' for each in FACTS)}, as in model.params"
         raise ConditionError(f"unknown name {name!r}", fix)
+
+
+def refuse_unknown_options(condition: ast.expr) -> None:
+    """Raise a ConditionError for `run.NAME` where no option of a run has that name."""
+    known = [option.name for option in fields(RunConfig)]
+    for node in ast.walk(condition):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "run":
+            if node.attr not in known:
+                raise ConditionError(f"unknown name {ast.unparse(node)!r}", did_you_mean(node.attr, known))
 
 
 def _value(node: ast.AST, facts: Params) -> UserValue:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from assay.catalog.conditions import ConditionError, parsed
+from assay.catalog.conditions import ConditionError, parsed, refuse_unknown_options
 from assay.catalog.include import IncludeReader, MergedFile
 from assay.catalog.index import CatalogEntry, Kind
 from assay.config.decode import check, decode
@@ -200,7 +200,7 @@ def empty_group_problems(fields: Fields, members: Sequence[tuple[str, str]] = ()
 def _check_member(member: Fields, group: Fields, number: int, problems: list[Problem]) -> None:
     if "if" in member:
         try:
-            parsed(str(member["if"]))
+            refuse_unknown_options(parsed(str(member["if"])))
         except ConditionError as error:
             problems.append(Problem(member.place("if"), f"invalid condition: {error.what}", error.fix))
     if "group" in member:

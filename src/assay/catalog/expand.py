@@ -53,6 +53,8 @@ class GroupNode:
     chosen_format: str | None = None
     skipped: tuple[tuple[str, str], ...] = ()
     """Members whose condition is false, each with the condition."""
+    undecided: tuple[tuple[str, str, Place], ...] = ()
+    """Members that are listed although their condition is not decided, as there are no facts; each with the condition."""
 
 
 CatalogNode = TaskNode | GroupNode
@@ -131,6 +133,7 @@ class ListedMember:
     expand: Callable[[], list[CatalogNode]]
     skipped: str = ""
     """Why it is left out, if it is."""
+    undecided: tuple[tuple[str, str, Place], ...] = ()
 
 
 class Expander:
@@ -191,8 +194,9 @@ class Expander:
                 reason = self._left_out(written)
                 if reason:
                     yield ListedMember(str(written.get("task", written.get("group"))), list, reason)
-                else:
-                    yield from self._written(written.without("if"), parent, below, trail)
+                    continue
+                for member in self._written(written.without("if"), parent, below, trail):
+                    yield replace(member, undecided=self._undecided(member.name, written))
 
     def _left_out(self, written: Fields) -> str:
         """Why a member with a condition is left out; empty where it is not, or where there are no facts."""
@@ -204,6 +208,11 @@ class Expander:
         except ConditionError as error:
             self.problems.append(Problem(written.place("if"), f"invalid condition: {error.what}", error.fix))
             return INVALID_CONDITION
+
+    def _undecided(self, name: str, written: Fields) -> tuple[tuple[str, str, Place], ...]:
+        """The condition of a member, where there are no facts to decide it."""
+        is_decided = "if" not in written or self.facts is not None
+        return () if is_decided else ((name, str(written["if"]), written.place("if")),)
 
     def _listed(
         self, name: str, place: Callable[[], Place], settings: InheritedSettings, trail: GroupTrail
@@ -278,7 +287,8 @@ class Expander:
             self.problems += empty_group_problems(fields, [(member.name, member.skipped) for member in members])
         children = [node for member in members for node in member.expand()]
         skipped = tuple((member.name, member.skipped) for member in members if member.skipped)
-        return [GroupNode(name, fields, registered, tuple(children), settings.chosen_format, skipped)]
+        undecided = tuple(condition for member in members for condition in member.undecided)
+        return [GroupNode(name, fields, registered, tuple(children), settings.chosen_format, skipped, undecided)]
 
     def _inline_task(self, reference: MemberReference, parent: str, settings: InheritedSettings) -> list[CatalogNode]:
         name = f"{parent}::{reference.base}" if parent else reference.base

@@ -9,7 +9,7 @@ from assay.errors import ConfigError
 from assay.evaluation.dispatch import Watch
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.model_facts import ModelFacts
-from assay.evaluation.options import checkpoint_runs, in_runs_folder, run_config
+from assay.evaluation.options import checkpoint_runs, in_runs_folder, run_config, run_facts
 from assay.evaluation.options import task_manager as manager_of
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
@@ -77,7 +77,8 @@ def evaluate(
     metadata = parse_arguments(config.metadata or None, "metadata")
     under_test = None if model is None or isinstance(model, str) else model
     about = {} if under_test is None else {"model": ModelFacts.of_object(under_test, metadata)}
-    prepared = prepare_run(config, manager or manager_of(config, **about), under_test, objects)
+    known = manager.with_facts({**run_facts(config), **about}) if manager is not None else manager_of(config, **about)
+    prepared = prepare_run(config, known, under_test, objects)
     rule = stop_rule(prepared) if stop_rule is not None else None
     return execute(prepared, watch, OutputOptions(keep_samples=config.log_samples and watch is None), rule)
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from assay.catalog.conditions import ConditionError, holds
 from assay.compat.evaluate_names import find_metric
 from assay.compat.modules import HelperCode, seen_dotted
 from assay.config.arguments import parse_arguments
@@ -77,9 +78,26 @@ def load(config: RunConfig, manager: TaskManager) -> Definitions:
     """Look the tasks and groups of a run up by name; no helper code is executed."""
     with every_problem(config, manager):
         loaded = manager.load(config.tasks)  # type: ignore[arg-type]  # checked there
+        _refuse_undecided(loaded["groups"].values(), manager.catalog.facts or {})
     refuse_unsafe(loaded["tasks"].values(), confirmed=config.confirm_run_unsafe_code)
     check_samples(config.samples, loaded["tasks"])
     return Definitions(loaded["tasks"], loaded["groups"], {})
+
+
+def _refuse_undecided(groups: Iterable[Group[Task]], facts: Mapping[str, object]) -> None:
+    """Refuse groups that were loaded before the model was known, with a member whose condition is false: it would count."""
+    problems: list[Problem] = []
+    for group in groups:
+        for name, condition, place in group.undecided:
+            try:
+                if not holds(condition, facts):
+                    what = f"`if: {condition}` is false, and {name!r} was loaded before that was known"
+                    fix = "name the group in `tasks` of simple_evaluate or run, or load it with TaskManager(facts={…})"
+                    problems.append(Problem(place, what, fix))
+            except ConditionError as error:
+                problems.append(Problem(place, f"invalid condition: {error.what}", error.fix))
+    if problems:
+        raise ConfigError(problems)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import os
 import warnings
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypedDict, TypeVar
@@ -74,6 +75,15 @@ class TaskManager:
     def __repr__(self) -> str:
         counts = [f"{len(self.catalog.names(kind)):,} {kind}s" for kind in ("task", "group", "tag")]
         return f"<TaskManager: {', '.join(counts)}>"
+
+    def with_facts(self, facts: YAMLMapping) -> "TaskManager":
+        """The manager with what conditions of members speak of; itself, where it was told that."""
+        if self.catalog.facts is not None:
+            return self
+        manager = copy(self)
+        manager.catalog = copy(self.catalog)
+        manager.catalog.facts = facts
+        return manager
 
     @property
     def all_tasks(self) -> list[str]:
@@ -277,7 +287,7 @@ class _Builder:
         group.resolve = self.resolve
         group.name, group.fields = meaning.key, node.fields
         set_group_rules(group, OURS)
-        group.skipped = dict(node.skipped)
+        group.skipped, group.undecided = dict(node.skipped), node.undecided
         group.alias = _alias(meaning, "group_alias") or (
             meaning.key if node.registered else meaning.key.rpartition("::")[2]
         )
