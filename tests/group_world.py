@@ -16,7 +16,9 @@ from small_runs import ANYTHING, SAMPLED, run, write_task
 Plain = Mapping[str, Mapping[str, float]]
 
 
-def scored(folder: Path, name: str, *, more: str = "", better: bool = True, **metrics: Sequence[float | None]) -> None:
+def scored(
+    folder: Path, name: str, *, more: str = "", better: bool | None = True, **metrics: Sequence[float | None]
+) -> None:
     """A task with one score per document and metric."""
     folder.mkdir(exist_ok=True)
     rows = [{"q": f"{name} {n}", "gold": "x", **dict(zip(metrics, row, strict=True))}
@@ -25,7 +27,7 @@ def scored(folder: Path, name: str, *, more: str = "", better: bool = True, **me
     module = f"scores_{name}"
     code = f"def values(doc, results):\n    return {{k: doc[k] for k in {expected!r} if doc[k] is not None}}\n"
     (folder / f"{module}.py").write_text(code)
-    summary = f"aggregation: mean, higher_is_better: {str(better).lower()}"
+    summary = "aggregation: mean" + (f", higher_is_better: {str(better).lower()}" if better is not None else "")
     listed = ", ".join(f"{{metric: {each}, {summary}}}" for each in metrics)
     yaml = (
         "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nfewshot_split: test\n"

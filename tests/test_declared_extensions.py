@@ -1,13 +1,16 @@
 """What a plug-in declares, and what its code returns before the first request, is checked: a slip is refused, never ignored."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import assay
+from assay import RunConfig
 from assay.errors import AssayError
+from assay.evaluation.prepare import find_problems
 from seam_world import world_of
 
 MODEL = "Scripted(generate=lambda *_: 'x', identity='x')"
@@ -30,6 +33,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a filter that returns no function": (
         "@assay.filter('{name}')\ndef f(): return 5",
         {"filter_list": [{"name": "f", "filter": [{"function": "{name}"}]}]}, "returned 5, which cannot be called"),
+    "a filter whose function yields": (
+        "@assay.filter('{name}')\ndef f():\n  def step(resps, doc): yield from resps\n  return step",
+        {"filter_list": [{"name": "f", "filter": [{"function": "{name}"}]}]}, "returned a function that yields.*write `return`"),
+    "a filter whose function is async": (
+        "@assay.filter('{name}')\ndef f():\n  async def step(resps, doc): return resps\n  return step",
+        {"filter_list": [{"name": "f", "filter": [{"function": "{name}"}]}]}, "returned a function that is async"),
     "a sampler that returns no function": (
         "@assay.sampler('{name}')\ndef f(pool, seed, leaks): return 5", {**SHOTS, "fewshot_config": {"sampler": "{name}"}},
         "returned 5, which cannot be called"),
@@ -116,6 +125,21 @@ FILES: dict[str, tuple[dict[str, str], str]] = {
     "a reduction of a scorer without scores": (
         {"t.yaml": "include: b.yaml\ntask: t\nscorer: {type: first_token, reduction: max}\n"},
         "t.yaml:3:.*has no scores of its own.*write `reduction` beside a metric"),
+    "a parameter of a metric, given twice": (
+        {"t.yaml": "include: b.yaml\ntask: t\nmetric_list:\n- metric: exact_match\n  ignore_case: true\n  kwargs: {ignore_case: false}\n"},
+        "t.yaml:5:3: 'ignore_case' is given twice, here and in kwargs — leave one"),
+    "a configuration of a reader of files": (
+        {"t.yaml": "include: b.yaml\ntask: t\ndataset_name: main\n"}, "t.yaml:3:1: dataset_name has no effect: the reader 'json'"),
+    "a path beside a function that returns the data": (
+        {"t.yaml": "include: b.yaml\ntask: t\ncustom_dataset: !function h.rows\n", "h.py": "def rows(**_): return {'test': [{'q': 1, 'gold': 'x'}]}\n"},
+        "dataset_path has no effect beside custom_dataset"),
+    "contexts for one continuation, of a generation": (
+        {"t.yaml": "include: b.yaml\ntask: t\nmultiple_inputs: true\n"}, "t.yaml:3:1: multiple_inputs has no effect on generate_until"),
+    "a split of examples that does not exist, without examples": (
+        {"t.yaml": "include: b.yaml\ntask: t\nfewshot_split: trian\n"}, "t.yaml:3:16: there is no split 'trian' for examples; there are: test"),
+    "a process_results that yields": (
+        {"t.yaml": "include: b.yaml\ntask: t\nprocess_results: !function h.p\n", "h.py": "def p(doc, results): yield 'acc', 1.0\n"},
+        "process_results: 'p' yields, and must return its value — write `return`"),
     "a member that a group's filter leaves out": (
         {"t.yaml": "group: t\ntask: [a, b]\naggregate_metric_list: [{metric: exact_match}]\ngroup_filter: {exclude: [c]}\n"},
         "t.yaml:4:.*no member named 'c'"),
@@ -127,6 +151,26 @@ def test_a_key_of_a_file_that_would_have_no_effect_is_refused(slip: str, tmp_pat
     files, message = FILES[slip]
     world = world_of(tmp_path, files)
     with pytest.raises(AssayError, match=message):
+        assay.simple_evaluate(world.model(), tasks=["t"], **world.options)
+    assert not world.asked
+    found = find_problems(world.manager, RunConfig(), ["t"], load=True)  # what `assay validate --load` says
+    assert any(re.search(message, str(problem), re.DOTALL) for problem in found if problem.serious), found
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("dataset_path: jsno\n", "t.yaml:3:.*no reader named 'jsno'.*did you mean 'json'"),
+        ("dataset_kwargs: {data_file: none.jsonl}\n", "t.yaml:3:.*no data file 'none.jsonl'"),
+    ],
+)
+def test_validate_sees_where_data_is_not(lines: str, message: str, tmp_path: Path) -> None:
+    world = world_of(tmp_path, {"t.yaml": f"include: b.yaml\ntask: t\n{lines}"})
+    [problem] = [
+        problem for problem in find_problems(world.manager, RunConfig(), ["t"]) if re.search(message, str(problem))
+    ]
+    assert problem.serious
+    with pytest.raises(AssayError):
         assay.simple_evaluate(world.model(), tasks=["t"], **world.options)
     assert not world.asked
 

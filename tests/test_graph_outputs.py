@@ -74,6 +74,52 @@ CODE = """
 """
 
 
+NO_PROCESS = "    class Longest(GraphPostProcessor):\n        def proces(self, data, metadata):"
+SLIPS = {
+    "a post-processor without `process`": (
+        (
+            CODE.replace(
+                "    class Longest(GraphPostProcessor):\n        def process(self, data, metadata):", NO_PROCESS
+            ),
+            MEASURED,
+        ),
+        "'Longest': proces has no effect — did you mean 'process'",
+    ),
+    "a process of one argument": (
+        (CODE.replace("def process(self, data, metadata)", "def process(self, data)"), MEASURED),
+        r"process must take 2 arguments — write `def process\(self, data, metadata\)`",
+    ),
+    "an aggregator's method": (
+        (
+            CODE.replace("def calculate", "def numbres(self):\n            return ['wrong']\n\n        def calculate"),
+            MEASURED,
+        ),
+        "numbres has no effect — did you mean 'numbers'",
+    ),
+    "a field of the schema": (
+        (CODE, MEASURED + "    schema_config: {fields: [{name: q, type: str}]}\n"),
+        "nothing produces 'q'",
+    ),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_in_what_ends_a_graph_is_refused_before_the_first_record(slip: str, tmp_path: Path) -> None:
+    (code, graph), message = SLIPS[slip]
+    folder = write_graph(tmp_path, [{"g": "a", "p": "A"}], HEAD + dedent(graph))
+    (folder / "code.py").write_text(dedent(code))
+    with pytest.raises(assay.ConfigError, match=message):
+        assay.simple_evaluate(scripted(str), tasks=[str(folder)])
+
+
+def test_a_report_that_is_one_mapping_is_a_list_of_one(tmp_path: Path) -> None:
+    code = CODE.replace('return [max(data, key=lambda record: len(record["p"]))]', "return {'n': len(list(data))}")
+    folder = write_graph(tmp_path, [{"g": "a", "p": "A"}], HEAD + dedent(MEASURED))
+    (folder / "code.py").write_text(dedent(code))
+    assay.simple_evaluate(None, tasks=[str(folder)], output_path=str(tmp_path / "out"))
+    assert the_file(tmp_path / "out", "Longest_*.json") == [{"n": 1}]
+
+
 def test_a_users_aggregator_has_its_direction_and_leaves_the_others_theirs(tmp_path: Path) -> None:
     """The unit results need no `output_keys`: their columns are known by the names of the metrics."""
     results, _ = run(tmp_path, MEASURED, [{"g": "a", "p": "A"}, {"g": "b", "p": "c"}], code=CODE)

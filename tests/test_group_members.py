@@ -146,11 +146,50 @@ def test_what_was_loaded_before_the_model_was_known_is_decided_by_evaluate_or_re
     rows = assay.evaluate(knowing(8e9, []), loaded, task_manager=manager)["groups"]["g"]
     assert rows["acc,none"] == 0.75
     for given in (loaded, {"g": loaded["groups"]["g"]}):
-        with pytest.raises(ConfigError, match=r"group_file.yaml:4:\d+: `if: model.params >= 7e9` is false.*'b' was loaded"):
+        with pytest.raises(
+            ConfigError, match=r"group_file.yaml:4:\d+: `if: model.params >= 7e9` is false.*'b' was loaded"
+        ):
             assay.evaluate(knowing(1e9, asked), given, task_manager=manager)
     assert asked == []
-    small = assay.simple_evaluate(knowing(1e9, asked), tasks=["g"], task_manager=manager)  # by name, the manager is told
+    small = assay.simple_evaluate(
+        knowing(1e9, asked), tasks=["g"], task_manager=manager
+    )  # by name, the manager is told
     assert (small["groups"]["g"]["acc,none"], len(asked)) == (0.5, 2)
+
+
+def test_the_best_of_a_row_without_direction_are_refused(tmp_path: Path) -> None:
+    """Of a metric of which nobody says whether more is better, the largest may be the worst."""
+    for name in ("a", "b"):
+        scored(tmp_path, name, own=[1, 0], better=None)
+    lines = "group: g\ntask: [a, b]\naggregate_metric_list: [{metric: own}]\ngroup_filter: {top_k: 1}\n"
+    with pytest.raises(ConfigError, match=r"group_file.yaml:3:\d+: top_k takes the best.*'own' is better is not known"):
+        group_row(tmp_path, lines, "own,none")
+    said = lines.replace("{metric: own}", "{metric: own, higher_is_better: false}")
+    assert group_row(tmp_path, said, "own,none")["value"] == 0.5
+
+
+def test_a_slip_in_the_key_of_the_members_is_one_problem(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        scored(tmp_path, name, acc=[1, 0])
+    group_file(tmp_path, "group: g\ntasks: [a, b]\naggregate_metric_list: [{metric: acc}]\n")
+    [problem] = validate(TaskManager(include_path=str(tmp_path), include_defaults=False), ["g"])
+    assert str(problem).endswith("group_file.yaml:2:1: unknown key 'tasks' — did you mean 'task'?")
+
+
+def test_evaluate_says_what_it_takes_and_what_is_set_on_an_object_counts_or_is_refused(tmp_path: Path) -> None:
+    scored(tmp_path, "a", acc=[1, 0])
+    manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
+    task = manager.load("a")["tasks"]["a"]
+    with pytest.raises(
+        ConfigError, match=r"task_dict: must be a mapping, got \[Task\('a'\)\] — give what TaskManager.load"
+    ):
+        assay.evaluate(noting([]), [task])  # type: ignore[arg-type]
+    loaded = manager.load("a")
+    loaded["tasks"]["a"].name = "renamed"
+    assert "renamed" in assay.evaluate(noting([]), loaded, task_manager=manager)["results"]
+    task.OUTPUT_TYPE = "loglikelihood"  # type: ignore[misc]
+    with pytest.raises(ConfigError, match="OUTPUT_TYPE has no effect on an object"):
+        assay.evaluate(noting([]), {"a": task}, task_manager=manager)
 
 
 def test_an_option_that_no_run_has_is_a_slip_that_validate_sees(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
+from assay.errors import ConfigError, Place, Problem
 from assay.signatures import method_problem
 from assay.similar import nearest
 
@@ -43,6 +44,12 @@ class ExtensionPoint:
             what = method_problem(getattr(owner, name), len(arguments)) if arguments is not None else None
             if arguments is not None and what is not None:
                 yield f"{name} {what}", f"write `def {name}(self, {', '.join(arguments)})`"
+
+    def refuse(self, owner: object, place: Place) -> None:
+        """Raise a ConfigError with everything that is wrong."""
+        found = [Problem(place, f"class {type(owner).__name__!r}: {what}", fix) for what, fix in self.problems(owner)]
+        if found:
+            raise ConfigError(found)
 
     @cached_property
     def asked(self) -> Sequence[str]:

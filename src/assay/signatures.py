@@ -84,6 +84,15 @@ def is_async(function: UserFunction) -> bool:
 
 AWAITED = "is async, and is called without await", "write `def` in place of `async def`"
 """The problem of an async function, and its fix."""
+YIELDED = "yields, and must return its value", "write `return` in place of `yield`"
+
+
+def unreturned(function: UserFunction) -> tuple[str, str] | None:
+    """Why a call does not give the value, but a coroutine or a generator, and the fix."""
+    if is_async(function):
+        return AWAITED
+    called: Any = (function, getattr(type(function), "__call__", None))  # noqa: B004  # as above
+    return YIELDED if any(map(inspect.isgeneratorfunction, called)) else None
 
 
 def names_only(takes: Accepted) -> Accepted:

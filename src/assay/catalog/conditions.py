@@ -120,9 +120,10 @@ def refuse_unknown_options(condition: ast.expr) -> None:
     """Raise a ConditionError for `run.NAME` where no option of a run has that name."""
     known = [option.name for option in fields(RunConfig)]
     for node in ast.walk(condition):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "run":
-            if node.attr not in known:
-                raise ConditionError(f"unknown name {ast.unparse(node)!r}", did_you_mean(node.attr, known))
+        if not isinstance(node, ast.Attribute) or ast.unparse(node.value) != "run":
+            continue
+        if node.attr not in known:
+            raise ConditionError(f"unknown name {ast.unparse(node)!r}", did_you_mean(node.attr, known))
 
 
 def _value(node: ast.AST, facts: Params) -> UserValue:

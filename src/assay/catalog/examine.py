@@ -10,7 +10,7 @@ from assay.config.decode import check, decode
 from assay.config.fields import Fields
 from assay.config.group import GroupConfig
 from assay.config.kinds import KINDS, kind_key
-from assay.config.option import yaml_keys
+from assay.config.option import near_miss, yaml_keys
 from assay.config.source import Source
 from assay.config.task import FormatConfig, TaskConfig, media_problem, unsent_media
 from assay.dialect import Dialect
@@ -168,6 +168,11 @@ def _check_task(fields: Fields, problems: list[Problem]) -> None:
 def check_group(fields: Fields, problems: list[Problem]) -> None:
     """Check a group's own keys, its defaults for members, and its members."""
     _check_name(fields, "group", problems)
+    slip = _misspelled_members(fields)
+    if slip is not None:
+        fix = "did you mean 'task'?"
+        problems.append(Problem(fields.place(slip, key=True), f"unknown key {slip!r}", fix))
+        fields = fields.without(slip)
     check(GroupConfig, fields, problems, known=(*TASK_KEYS, *MEMBER_KEYS))
     check(TaskConfig, fields.without(*GROUP_KEYS, *MEMBER_KEYS), problems, known=GROUP_KEYS)
     if "tag" in fields:
@@ -180,12 +185,20 @@ def check_group(fields: Fields, problems: list[Problem]) -> None:
             _check_member(inner, fields, number, problems)
 
 
+def _misspelled_members(fields: Fields) -> str | None:
+    """The slip in the key that lists the members of a group, where there is one."""
+    if "task" in fields:
+        return None
+    unknown = [key for key in fields if key not in (*TASK_KEYS, *GROUP_KEYS, *MEMBER_KEYS)]
+    return next((key for key in unknown if near_miss(str(key), ("task",))), None)
+
+
 def empty_group_problems(fields: Fields, members: Sequence[tuple[str, str]] = ()) -> list[Problem]:
     """Problems of a group without members. `members` are names with the reason why each is left out."""
     if members and all(reason for _, reason in members):
         what = f"the conditions leave the group {fields['group']!r} without a member: {some([': '.join(m) for m in members])}"
         return [Problem(fields.place("task"), what, "correct a condition, or do not ask for the group")]
-    if _as_list(fields.get("task")):
+    if _as_list(fields.get("task")) or _misspelled_members(fields) is not None:
         return []
     place = fields.place("task" if "task" in fields else "group")
     return [

@@ -147,6 +147,7 @@ def _read_mapping(
             meant = _meant_required(shape, str(key), mapping)
             if meant is None and shape.rest is not None:
                 _report_near_miss(key, record, (*path, key), report)
+                _report_second(key, mapping.get(shape.rest), (*path, key), report)
                 rest[key] = value
                 continue
             if key in known:
@@ -198,6 +199,13 @@ def _report_near_miss(key: str, record: type, path: Path, report: ProblemCollect
     if near:
         serious = not report.dialect.takes_misspelled_keys_for_parameters
         report.add(path, f"unknown key {key!r}", f"did you mean {near!r}?", key=True, serious=serious)
+
+
+def _report_second(key: str, others: YAMLValue, path: Path, report: ProblemCollector) -> None:
+    """Report a parameter that is also among those that are listed apart, as `kwargs`."""
+    if isinstance(others, Mapping) and key in others:
+        what, serious = f"{key!r} is given twice, here and in kwargs", not report.dialect.keeps_last_of_equal_keys
+        report.add(path, what, "leave one of them out", key=True, serious=serious)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -43,9 +43,16 @@ def in_lm_eval_layout(evaluation: Evaluation) -> EvaluationResults:
 
 def tasks_in(written: YAMLValue) -> list[Task | Group[Task]]:
     """The tasks and groups of what `TaskManager.load` returned, or of a mapping of names to them, as lm-eval's task_dict."""
-    loaded = isinstance(written, Mapping) and isinstance(written.get("tasks"), Mapping)
-    parts = [written["tasks"], written.get("groups", {})] if loaded else [written]  # type: ignore[index, attr-defined]
-    items = [_named(item, str(name)) for part in parts if isinstance(part, Mapping) for name, item in part.items()]
+    if not isinstance(written, Mapping):
+        what = f"must be a mapping, got {written!r:.60}"
+        raise ConfigError.at("task_dict", what, "give what TaskManager.load returned, or {'name': task}")
+    loaded = isinstance(written.get("tasks"), Mapping)
+    parts = [written["tasks"], written.get("groups", {})] if loaded else [written]
+    items = [
+        item if loaded else _named(item, str(name))  # a name that was set on a loaded task is its own
+        for part in parts
+        for name, item in part.items()
+    ]
     wrong = next((item for item in items if not isinstance(item, Task | Group)), None)
     if wrong is not None or not items:
         what = f"{wrong!r:.60} is neither a task nor a group" if items else "there is no task"

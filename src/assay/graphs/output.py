@@ -16,12 +16,13 @@ from typing import Any
 
 from assay.dialect import dialect_of
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
+from assay.extension_points import ExtensionPoint
 from assay.graphs.aggregator_metrics import NumberEvidence
 from assay.graphs.collate import MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.nodes import JSON_CLASSES
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import JSON_TYPES, AgentSpec, Record, SchemaField, SinkConfig, SubgraphSpec, Value
-from assay.graphs.sygra import BaseOutputGenerator, clone_around
+from assay.graphs.sygra import BaseOutputGenerator, GraphPostProcessor, clone_around
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Failed, JSONDict, Outcome
 from assay.runs.files import new_file, write_sink
@@ -199,6 +200,7 @@ class Processor:
         return bool(self.params.get(PREVIOUS))
 
 
+PROCESSOR_POINT = ExtensionPoint(GraphPostProcessor, {"process": ("data", "metadata")})
 METRICS = "sygra/core/eval/metrics"
 """Where SyGra looks for metrics: every module there is loaded."""
 
@@ -242,6 +244,10 @@ def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> l
                 continue
             with user_code(place_of("graph_post_process", kind), DataError):
                 processor = kind(**arguments)
+            PROCESSOR_POINT.refuse(processor, place)
+            if getattr(kind, "process", None) is GraphPostProcessor.process:
+                fix = "write `def process(self, data, metadata)`"
+                raise ConfigError.at(place, f"{each.processor} has no `process` of its own", fix)
             processors.append(Processor(kind.__name__, processor, params))
         except ConfigError as error:
             problems += error.problems
@@ -313,7 +319,10 @@ class GraphFiles:
         """The report of one post-processor; the numbers in it are added to the rows."""
         counts = RecordCounts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
-        report = self.reports[name] = processor.instance.process(data, options)
+        made = processor.instance.process(data, options)
+        if not isinstance(made, list | tuple | Mapping):
+            raise TypeError(f"process returned {made!r:.60}: it must return a list")
+        report = self.reports[name] = [made] if isinstance(made, Mapping) else list(made)
         if isinstance(processor.instance, MetricCollatorPostProcessor):
             taken = () if dialect_of(self.compat).keeps_last_of_equal_results else {*rows}
             for row, estimate, aggregator, number in report_rows(report, len(self.records)):

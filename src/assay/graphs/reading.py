@@ -384,6 +384,16 @@ def undeclared(graph: GraphFile, columns: tuple[str, ...], dialect: Dialect) -> 
             yield _problem(field.source, known, graph.place("output_config", "output_map", name, "from"))
 
 
+def unproduced_fields(graph: GraphFile, columns: tuple[str, ...]) -> Iterator[Problem]:
+    """Fields of the schema that no record can have: each would fail after it was asked. One of `any` type may be absent."""
+    known, schema = {*columns, *ALWAYS, *produced(graph)}, graph.config.schema_config
+    if schema is None or has_hidden_keys(graph):
+        return
+    for number, field in enumerate(schema.fields):
+        if field.name not in known and field.type.strip().lower() != "any":
+            yield _problem(field.name, known, graph.place("schema_config", "fields", number, "name"))
+
+
 def _of_node(graph: GraphFile, name: str, known: set[str]) -> Iterator[Problem]:
     node = graph.nodes[name]
     for path, text in written_texts(node):

@@ -16,7 +16,7 @@ from assay.errors import ConfigError, Problem, check_each
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import Record, SampledColumn, SourceConfig, Transformation, Value
 from assay.graphs.sygra import clone_around
-from assay.graphs.transforms import TRANSFORMS, DataTransform
+from assay.graphs.transforms import TRANSFORM_POINT, TRANSFORMS, DataTransform
 from assay.records import JSONDict
 from assay.samples.data import Split, columns_of, data_set, find_files
 from assay.samples.rows import DataError, Row, Rows, as_rows, file_digest, spill_rows
@@ -227,7 +227,11 @@ class GraphSources:
             if not (isinstance(kind, type) and hasattr(kind, "transform")):
                 raise ConfigError.at(place, f"{written.transform} has no `transform`", "derive it from DataTransform")
         change = TRANSFORMS.bind(kind, {}, place)
+        TRANSFORM_POINT.refuse(change, place)
         if isinstance(change, DataTransform):
+            if type(change).transform is DataTransform.transform:
+                fix = "write `def transform(self, data, params)`"
+                raise ConfigError.at(place, f"{written.transform} has no `transform` of its own", fix)
             change.run_dialect = self.settings.dialect
             problems = change.problems(params, file.place(*at))
             if problems:

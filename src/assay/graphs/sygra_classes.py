@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from assay.errors import Place
+from assay.errors import ConfigError, Place
+from assay.extension_points import ExtensionPoint
 from assay.graphs.aggregator_metrics import Collation
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue, number
@@ -165,11 +166,21 @@ class UnitMetric(SygraMetric):
         return [self.compare(right, answer) for right, answer in zip(golden, predicted, strict=True)]
 
 
+_DESCRIBED = ("config", "metadata", "validate_config", "get_metadata", "get_metric_name", "higher_is_better", "bounds")
+UNIT_POINT = ExtensionPoint(
+    UnitMetric, {"compare": ("golden", "predicted"), "evaluate": ("golden", "predicted")}, _DESCRIBED
+)
+
+
 def declare_unit_class(name: str, kind: type[UnitMetric]) -> Metric:
     """The declaration of a unit metric that a user's class is."""
 
     def prepare(**params: UserValue) -> UserFunction:
         metric = kind(**params)
+        UNIT_POINT.refuse(metric, Place(f"unit metric {name!r}"))
+        if kind.compare is UnitMetric.compare and kind.evaluate is UnitMetric.evaluate:
+            fix = "write `def compare(self, golden, predicted)`"
+            raise ConfigError.at(f"unit metric {name!r}", f"{kind.__name__} has neither `compare` nor `evaluate`", fix)
 
         def compare(golden: Value, predicted: Value) -> UnitMetricResult:
             results = metric.evaluate([golden], [predicted])
@@ -210,11 +221,19 @@ class AggregatorMetric(SygraMetric):
         return numerator / denominator if denominator else 0.0
 
 
+AGGREGATOR_POINT = ExtensionPoint(
+    AggregatorMetric,
+    {"calculate": ("results",), "numbers": ()},
+    (*_DESCRIBED, "columns", "_count_correct", "_safe_divide"),
+)
+
+
 def declare_aggregator_class(kind: type[AggregatorMetric]) -> Callable[..., Collation]:
     """The aggregator metric that a user's class is."""
 
     def make(**params: UserValue) -> Collation:
         metric = kind(**params)
+        AGGREGATOR_POINT.refuse(metric, Place(f"aggregator metric {kind.__name__!r}"))
         about = metric.get_metadata() or getattr(metric, "metadata", None)
         return Collation(
             read=lambda result: result,

@@ -16,7 +16,7 @@ from assay.graphs.binding import GraphBinder, ReadColumn
 from assay.graphs.collate import LACKING
 from assay.graphs.models import GraphModels
 from assay.graphs.output import Finish, Processor, make_finish, make_processors
-from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared
+from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared, unproduced_fields
 from assay.graphs.scores import (
     GraphScores,
     aggregator_problems,
@@ -188,6 +188,7 @@ def _unknown_columns(graph: BoundGraph) -> Iterator[Problem]:
     """Find keys and columns that are read and that nothing produces."""
     if graph.columns:
         yield from undeclared(graph.file, graph.columns, graph.settings.dialect)
+        yield from unproduced_fields(graph.file, graph.columns)
         yield from unknown_clusters(graph.task, graph.columns)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from assay.dialect import OURS
 from assay.errors import ConfigError, Place, Problem
+from assay.extension_points import ExtensionPoint
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserValue
 from assay.registry import Registry
@@ -31,6 +32,9 @@ class DataTransform:
     def problems(self, params: Record, place: Place) -> list[Problem]:  # noqa: ARG002  # nothing is known
         """List the problems of parameters that show before the transform runs."""
         return []
+
+
+TRANSFORM_POINT = ExtensionPoint(DataTransform, {"transform": ("data", "params")}, ("name", "problems", "run_dialect"))
 
 
 class _Checked(DataTransform):

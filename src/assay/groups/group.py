@@ -59,7 +59,9 @@ class Group(ABC, Generic[TaskT]):
         self.children: list[Node[TaskT]] = []
         self.member_aliases: dict[str, str] = {}
         self.skipped: dict[str, str] = {}  # members left out, each with the condition that does not hold
-        self.undecided: Sequence[tuple[str, str, Place]] = ()  # members with a condition that was not decided, with its place
+        self.undecided: Sequence[
+            tuple[str, str, Place]
+        ] = ()  # members with a condition that was not decided, with its place
         self.directions: dict[str, bool | None] = {}  # by metric whether more is better, as its members say
         self.resolve: Callable[[Function], Any] | None = None  # loads the functions that its file names
         self._configured = self._configured_aggregator()

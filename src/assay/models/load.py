@@ -186,10 +186,8 @@ def refuse_incomplete(model: object, about: str) -> None:
     if lacking:
         fix = "define them as docs/models.md says, or derive the class from assay.Scripted"
         raise ConfigError.at("model", f"{about} has no {', '.join(lacking)}", fix)
-    unasked = SCRIPTED_POINT.problems(model) if isinstance(model, Scripted) else ()
-    problems = [Problem(Place("model"), f"class {type(model).__name__!r}: {what}", fix) for what, fix in unasked]
-    if problems:
-        raise ConfigError(problems)
+    if isinstance(model, Scripted):
+        SCRIPTED_POINT.refuse(model, Place("model"))
 
 
 def _has(model: object, name: str) -> bool:

@@ -19,7 +19,7 @@ from assay.errors import ConfigError, Place, check_each, did_you_mean
 from assay.records import Answer, Document, Params, UserFunction, UserValue, plain
 from assay.registry import Registry, must_be_callable, refused
 from assay.scoring.declarations import Filter
-from assay.signatures import AWAITED, Accepted, accepted, typed_by_default
+from assay.signatures import AWAITED, Accepted, accepted, typed_by_default, unreturned
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
@@ -494,6 +494,9 @@ def _step(
     if not callable(step):
         what = f"filter {function!r} returned {step!r:.60}, which cannot be called"
         raise ConfigError.at(at(""), what, "return a function (responses, doc) -> responses")
+    wrong = unreturned(step)
+    if wrong is not None:
+        raise ConfigError.at(at(""), f"filter {function!r} returned a function that {wrong[0]}", wrong[1])
     return step, None
 
 

@@ -103,15 +103,23 @@ def missing_data(about: CheckedTask) -> Iterator[Problem]:
     if config.dataset_path is None and config.custom_dataset is None and config.class_ is None:
         what, fix = f"task {about.task.name!r} names no data", "add dataset_path"
         yield Problem(fields.place("task"), what, fix, serious=serious)
-    files: Any = (config.dataset_kwargs or {}).get("data_files")
-    if config.dataset_path not in FILE_READERS or files is None:
+    reader, kwargs = config.dataset_path, config.dataset_kwargs or {}
+    key = next((key for key in ("data_files", "data_file") if kwargs.get(key)), None)
+    if key is None:
         return
+    if reader not in FILE_READERS:
+        alike = nearest(reader or "", FILE_READERS, 1, only_slips=True)
+        if alike and "/" not in str(reader):
+            what = f"no reader named {reader!r}, and a data set of the hub has no data_files here"
+            yield Problem(fields.place("dataset_path"), what, f"did you mean {alike[0]!r}?", serious=serious)
+        return
+    files: Any = kwargs[key]
     folder = fields.origin("dataset_kwargs").folder
     for split, written in files.items() if isinstance(files, Mapping) else [("", files)]:
-        place = fields.place("dataset_kwargs", "data_files", *([str(split)] if split != "" else []))
+        place = fields.place("dataset_kwargs", key, *([str(split)] if split != "" else []))
         paths = written if isinstance(written, list | tuple) else [written]
         if not isinstance(split, str) or not all(isinstance(path, str) for path in paths):
-            what = f"data_files: {split!r} must be the name of a split, with a file or a list of files"
+            what = f"{key}: {split!r} must be the name of a split, with a file or a list of files"
             yield Problem(place, what, "write `data_files: {test: file.jsonl}`", serious=serious)
             continue
         for path in paths:
@@ -130,6 +138,18 @@ def unread_keys(about: CheckedTask) -> Iterator[Problem]:
         if key not in READER_OPTIONS and alike:
             place = fields.place("dataset_kwargs", key)
             yield Problem(place, f"dataset_kwargs has no key {key!r}", f"did you mean {alike[0]!r}?", serious=serious)
+    if config.dataset_name and config.dataset_path in FILE_READERS:
+        what = f"dataset_name has no effect: the reader {config.dataset_path!r} has no configurations"
+        fix = "leave it out; `data_files` names the files"
+        yield Problem(fields.place("dataset_name", key=True), what, fix, serious=serious)
+    if config.dataset_path and config.custom_dataset is not None and "dataset_path" in fields:
+        what, fix = "dataset_path has no effect beside custom_dataset, which returns the data", "leave one of them out"
+        yield Problem(fields.place("dataset_path", key=True), what, fix, serious=serious)
+    if config.multiple_inputs and config.output_type == GENERATE and config.class_ is None:
+        what = "multiple_inputs has no effect on generate_until: it is of choices that stand in the context"
+        fix = "leave it out, or write `output_type: multiple_choice`"
+        if "multiple_inputs" in fields:
+            yield Problem(fields.place("multiple_inputs", key=True), what, fix, serious=serious)
     if config.recipe is not None and config.class_ is None:
         what, fix = "a recipe is read by a class, and the task has none", "write `class: !function module.Class`"
         yield Problem(fields.place("recipe", key=True), what, fix, serious=serious)

@@ -10,8 +10,10 @@ from assay.config.run import RunConfig
 from assay.config.task import TaskConfig
 from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, SelfExplanatory, did_you_mean
-from assay.groups.checks import MemberAnswers, group_problems, ready_group
+from assay.groups.checks import MemberAnswers, group_problems, place_in, ready_group
 from assay.groups.group import Group, TaskT
+from assay.groups.results import counted_metric
+from assay.groups.rows import MemberSelection
 from assay.models.protocol import AnyModel, Remote
 from assay.models.reasoning import template_thinks
 from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
@@ -160,8 +162,22 @@ def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], reso
         if not wrong:
             ready_group(group, resolve)
             group.directions = _directions(group, tasks)
+            problems += _undirected(group)
     if problems:
         raise ConfigError(problems)
+
+
+def _undirected(group: Group[TaskT]) -> Iterator[Problem]:
+    """Find rows of the best members where nobody said whether more is better."""
+    best = MemberSelection.of(group.config).top_k
+    if best is None or best >= len(group.children):
+        return
+    for number, entry in enumerate(group.aggregated_entries):
+        metric = counted_metric(entry) or entry.metric_name
+        if entry.higher_is_better is None and group.directions.get(metric) is None:
+            what = f"top_k takes the best members, and whether more {metric!r} is better is not known"
+            fix = "add `higher_is_better: true`, or false, to this entry"
+            yield Problem(place_in(group, "aggregate_metric_list", number, "metric"), what, fix)
 
 
 def _directions(group: Group[TaskT], tasks: Sequence[Runnable]) -> dict[str, bool | None]:

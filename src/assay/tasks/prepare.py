@@ -114,6 +114,8 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     docs = evaluated_docs(task, config, splits)
     columns = columns_of(docs)
     dialect = task_dialect(task, settings.run.compat)
+    if not config.num_fewshot and not dialect.notes_what_cannot_run:
+        _refuse_unknown_pool(config, splits)
     checked = CheckedTask(task=task, config=config, settings=settings, docs=docs, scored=scored)
     refuse(TASK_CHECKS, checked, Level.BOUND)
     prompter = Prompter(
@@ -132,6 +134,13 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
     scored.reading.multiple_targets = has_targets or config.multiple_targets
     source = f"{splits.fingerprint(evaluated_split(config))} {task.fields.get('process_docs', '')}"
     return PreparedTask(task, config, settings, docs, prompter, scored, splits.fingerprint(), source)
+
+
+def _refuse_unknown_pool(config: TaskConfig, splits: Splits) -> None:
+    """Refuse a split of examples that does not exist, although this run draws none: nothing else would look."""
+    named = (config.fewshot_config and config.fewshot_config.split) or config.fewshot_split
+    if named is not None and splits.data.is_local and named not in (known := splits.data.available()):
+        raise DataError(f"there is no split {named!r} for examples; there are: {', '.join(map(str, known)) or 'none'}")
 
 
 class _First(NamedTuple):

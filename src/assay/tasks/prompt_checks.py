@@ -23,7 +23,7 @@ from assay.samples.fewshot import TooFewExamples
 from assay.samples.prompt import InvalidTemplate, RenderError, Row, UndefinedVariable, is_template, template
 from assay.samples.variables import required_variables
 from assay.scoring.results import ResultBuilder
-from assay.signatures import can_take, is_async
+from assay.signatures import can_take, is_async, unreturned
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task, task_dialect
 
@@ -188,6 +188,8 @@ CALLED: Mapping[str, Sequence[str]] = {
     "process_docs": ("dataset",), "process_results": ("doc", "results"), "samples": (),
 }  # fmt: skip
 """The arguments that functions of prompt fields and data are called with, by position."""
+MAY_YIELD = (CALLED["process_docs"], CALLED["samples"])
+"""Those that may give rows one by one."""
 
 
 def misfit_functions(task: Task, config: TaskConfig) -> list[Problem]:
@@ -211,8 +213,9 @@ def misfit_functions(task: Task, config: TaskConfig) -> list[Problem]:
 def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> Slip | None:
     name = getattr(function, "__name__", type(function).__name__)
     shape = f"`def {name}({', '.join(arguments)})`"
-    if is_async(function):
-        return f"{name!r} is async, and nothing awaits it", f"write {shape}"
+    wrong = unreturned(function)
+    if wrong is not None and (is_async(function) or arguments not in MAY_YIELD):
+        return f"{name!r} {wrong[0]}", f"{wrong[1]}: {shape}"
     if not can_take(function, len(arguments)):
         return f"{name!r} cannot be called with {len(arguments)} arguments ({', '.join(arguments)})", f"write {shape}"
     return None

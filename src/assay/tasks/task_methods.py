@@ -91,6 +91,10 @@ def refuse_unasked(task: Task, own: Task) -> None:
     """Refuse what a user's class defines, or was set on a task or the object of its class, and a run asks for nowhere."""
     for owner in (task, own):
         _refuse(owner, class_place(task), TASK_POINT.unasked(owner))
+    if "OUTPUT_TYPE" in vars(task):
+        what = "OUTPUT_TYPE has no effect on an object"
+        fix = "write it in the class, or give `output_type` in the configuration"
+        raise ConfigError.at(class_place(task), f"task {task.name!r}: {what}", fix)
 
 
 def _refuse(task: Task, place: Place, wrong: Iterable[tuple[str, str]]) -> None:

@@ -24,7 +24,7 @@ from assay.records import (
 )
 from assay.scoring.results import GenResult, MCResult, Reference, References
 from assay.scoring.scores import Repeated, as_list, describe
-from assay.signatures import AWAITED, Accepted, accepted, is_async, read_signature, typed_by_default
+from assay.signatures import Accepted, accepted, read_signature, typed_by_default, unreturned
 from assay.user_code import TIME_LIMIT, timed
 
 Compute = Callable[[Any], MetricValue]
@@ -167,10 +167,9 @@ def _without_names(
 
 def refuse_kind(function: UserFunction) -> None:
     """Refuse what returns no value when it is called: coroutines, generators, classes."""
-    if is_async(function):
-        raise Unfit(f"it {AWAITED[0]}", AWAITED[1])
-    if inspect.isgeneratorfunction(function):
-        raise Unfit("it yields, and a metric returns its value", "write `return` in place of `yield`")
+    wrong = unreturned(function)
+    if wrong is not None:
+        raise Unfit(f"it {wrong[0]}", wrong[1])
     if inspect.isclass(function) and not getattr(function, "is_unknown", False):
         raise Unfit("it is a class", "name a function, or an object that can be called")
 
