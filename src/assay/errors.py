@@ -127,6 +127,11 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     return f"use one of: {', '.join(known[:MOST_NAMES])}{more}" if known else "leave it out: there is none to name"
 
 
+def unknown_name(kind: str, name: str, known: Iterable[str], place: Place) -> Problem:
+    """The problem of a name that no member of a kind has."""
+    return Problem(place, f"no {kind} named {name!r}", did_you_mean(str(name), known), cause=(kind, name))
+
+
 def some(names: Sequence[str]) -> str:
     """List the first three names and the number of the others.
 

@@ -11,7 +11,7 @@ from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig as MetricConfig
 from assay.config.task import NamedMetric
 from assay.dialect import OURS, Dialect
-from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
+from assay.errors import ConfigError, Place, Problem, check_each, collect, library_problem, unknown_name
 from assay.number_text import format_figures
 from assay.records import Failed, Function, MetricValue, UserFunction, UserValue
 from assay.scoring.declarations import Metric
@@ -187,7 +187,7 @@ class _Entry:
             fix = f"it scores {', '.join(declared.functions)}"
             raise self._problem("metric", f"metric {name!r} does not score {self.output_type}", fix)
         fitting = [known for known in METRICS.names() if self.output_type in METRICS[known].functions]
-        raise self._problem("metric", f"no metric named {name!r}", did_you_mean(name, fitting))
+        raise ConfigError([unknown_name("metric", name, fitting, self.at("metric"))])
 
     @property
     def _better(self) -> bool | None:
@@ -220,8 +220,7 @@ class _Entry:
         if named == "median" and self.dialect.takes_upper_median:
             named = "median_high"
         if named not in AGGREGATIONS:
-            fix = did_you_mean(str(named), AGGREGATIONS.names())
-            raise self._problem("aggregation", f"no aggregation named {named!r}", fix)
+            raise ConfigError([unknown_name("aggregation", str(named), AGGREGATIONS.names(), self.at("aggregation"))])
         aggregation = AGGREGATIONS[str(named)]
         need_library(aggregation.needs, self.at("aggregation"), f"aggregation {aggregation.name!r}")
         return aggregation
@@ -342,8 +341,7 @@ def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricRe
         reductions = read_reductions(written)
     except LookupError as error:
         known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
-        fix = did_you_mean(error.args[0], known)
-        raise ConfigError.at(place, f"no reduction named {error.args[0]!r}", fix) from None
+        raise ConfigError([unknown_name("reduction", error.args[0], known, place)]) from None
     except ValueError as error:
         raise ConfigError.at(place, str(error), "see docs/scorers.md") from None
     if reductions.least > repeats:
