@@ -417,9 +417,6 @@ def graph(**changes: Any) -> str:
     return yaml({**GRAPH, "graph_config": {**config, "nodes": nodes}, **changes})
 
 
-UNREAD = "validate looks for a transform among modules, not among the names that a module of `imports` registers"
-
-
 def of_graphs() -> Iterator[Seam]:
     """What a graph names, in the ways in which its code is found."""
     collated = {"processor": "tasks.eval.utils.MetricCollatorPostProcessor"}
@@ -445,13 +442,10 @@ def of_graphs() -> Iterator[Seam]:
                  f"{about}/entry_points.txt": f"[assay.{kind}]\n{name} = seam_package:{name}\n",
                  f"{about}/METADATA": "Metadata-Version: 2.1\nName: seam_package\nVersion: 1.0\n"},
             )[place]  # fmt: skip
-            bug: dict[str, Any] = (
-                {"wrong": UNREAD, "wrong_in": ["validate"]} if place == 1 and kind == "transforms" else {}
-            )
             more = {"imports": ["own"]} if place == 1 else {}
             outcome: Outcome = Refused([f"named '{name}'"]) if place == 0 else number
             yield Seam(title, way.title, outcome, Names(["t"]), {"graph_config.yaml": graph(**keys(name), **more), **files}, name="t", of="graph",
-                       row=row.format(name=name), options={"plugins": ["elsewhere/plugged.py"]} if place == 2 else {}, **bug)  # fmt: skip
+                       row=row.format(name=name), options={"plugins": ["elsewhere/plugged.py"]} if place == 2 else {})  # fmt: skip
     dotted: Sequence[tuple[str, float, str, str, Mapping[str, Any]]] = (
         ("a lambda of a graph", 0.875, SAYS_Y, "exact_match,none", {"change": {"node_type": "lambda", "lambda": "own.seam_own", "output_keys": "said"}, "edges": edges}),
         ("a post-processor of a graph", 1.0, REPORT, "accuracy,none", {"graph_post_process": [{"processor": "own.seam_own"}, {**collated, "params": {

@@ -143,6 +143,26 @@ def test_clusters_that_are_labelled_and_judged_alike_count_once() -> None:
     assert fourfold.stderr == pytest.approx(single.stderr, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("clusters", "numbers"),
+    [
+        ([7, 7, 8, 8, 9, 9] * 10, [7, 8, 9]),  # as runs number them: those of another task are the same
+        (["a", "a", "b", "b", "c", "c"] * 10, [0, 1, 2]),
+        (list(range(60)), list(range(60))),
+        (None, None),
+    ],
+)
+def test_documents_of_one_cluster_move_together_in_what_is_made_of_corrected_numbers(
+    clusters: list[object] | None, numbers: list[int] | None
+) -> None:
+    people = [float(number % 3 > 0) for number in range(60)]
+    judge = [float(number % 4 > 0) for number in range(60)]
+    number = corrected(judge, [label if at < 30 else NONE for at, label in enumerate(people)], clusters=clusters)
+    [influence] = number.evidence.parts
+    known = None if influence.clusters is None else sorted({int(each) for each in influence.clusters})
+    assert known == numbers
+
+
 ALONE = [0.5] * 20, [0.2, 0.5, 0.9, 0.4, 0.7, 0.65, 0.1, 0.8, *[NONE] * 12]
 
 

@@ -26,6 +26,7 @@ REPORTED_BUGS = [
 ]  # fmt: skip
 """Target, answer, score: what was wrong in 0.1.0."""
 PAIRS = [
+    ("1 or 2", "1 and 2", 1.0), ("x < 1 or x > 2", "x < 1 and x > 2", 0.0),  # both are a list of numbers, and not of bounds
     ("(1, 2)", "The answer is (1, 2)", 1.0), ("(1, 2)", "The answer is (1, 2).", 1.0), ("(1, 2)", "The answer is 2", 0.0),
     ("(1, 2)", "so we get 2", 0.0), ("(1, 2)", "I think the point is (1, 2)", 1.0),
     ("(1, 2)", "I think the point is (5, 2)", 0.0), ("x > 2", "2 < x", 1.0), ("2<x", "x>2", 1.0), (r"x \ge 2", r"2 \le x", 1.0),

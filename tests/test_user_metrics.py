@@ -258,10 +258,13 @@ def test_a_metric_that_depends_on_the_order_of_references_is_refused_before_any_
 ) -> None:
     """The first documents have one reference, and say nothing about it."""
     own(tmp_path, ORDERED[case])
-    rows = [{"q": str(n), "gold": ["a"]} for n in range(5)] + [{"q": "5", "gold": ["a", "b"]}]
+    rows = [{"q": str(n), "gold": ["a"]} for n in range(5)] + [{"q": last, "gold": ["a", last]} for last in "bc"]
     write_task(tmp_path, rows, QUESTION + f"metric_list: [{MEAN}]\n")
     asked: list[str] = []
-    with pytest.raises(ConfigError, match=r"t\.yaml:\d+:\d+: metric 'm' gives .* in reverse order — .*`reference`"):
+    with pytest.raises(
+        ConfigError,
+        match=r"t\.yaml:\d+:\d+: metric 'm' gives .* for the references \['a', 'b'\] .* in reverse order — .*`reference`",
+    ):
         run(tmp_path, noting(asked))
     assert asked == []
 

@@ -59,7 +59,7 @@ def page(root: Path = ROOT) -> str:
     table = read_table(root)
     parts = [HEAD]
     for section, rows in groupby(table["requirement"], key=lambda row: row["section"]):
-        lines = [f"| {row['id']} | {row['requirement']} | {row['shown']} | {row['page']} |" for row in rows]
+        lines = [f"| {row['id']} | {row['requirement']} | {_shown_by(row)} | {row['page']} |" for row in rows]
         parts.append(
             f"\n## {section}\n\n| id | requirement | shown by | page |\n|---|---|---|---|\n" + "\n".join(lines) + "\n"
         )
@@ -69,6 +69,12 @@ def page(root: Path = ROOT) -> str:
         for file in sorted(str(path.relative_to(root / COPIES)) for path in (root / COPIES).glob("0*/*"))
     ]
     return "".join(parts) + MATRIX + cells_of_the_matrix(root) + BLOCKS + "\n".join(lines) + "\n"
+
+
+def _shown_by(row: dict[str, Any]) -> str:
+    """The tests of a requirement, and the lines of the seam matrix with its cells."""
+    cells = [f"*{name}*" for name in row.get("cells", ())]
+    return f"{row['shown']}; [cells](#the-seam-matrix): {', '.join(cells)}" if cells else str(row["shown"])
 
 
 def cells_of_the_matrix(root: Path) -> str:
@@ -81,6 +87,9 @@ def cells_of_the_matrix(root: Path) -> str:
     for seam in SEAMS:
         line = counts.setdefault(seam.extension, [0] * 5)
         counts[seam.extension] = [had + more for had, more in zip(line, [1, *count_cells(seam)], strict=True)]
+    named = {name for row in read_table(root)["requirement"] for name in row.get("cells", ())}
+    if not named <= counts.keys():
+        raise SystemExit(f"{TABLE}: the seam matrix has no {', '.join(sorted(named - counts.keys()))}")
     whole = [sum(column) for column in zip(*counts.values(), strict=True)]
     return "".join(f"| {' | '.join(map(str, [name, *line]))} |\n" for name, line in [*counts.items(), ("all", whole)])
 

@@ -239,7 +239,7 @@ def load_problem(file: Path, is_supplied: Callable[[str], bool]) -> str:
 
 
 _REGISTERS = re.compile(
-    r"(?:register_|assay\.|@)((?:unit_|aggregator_)?metric|filter|aggregation|reduction|scorer|sampler)\("
+    r"(?:register_|assay\.|@)((?:unit_|aggregator_)?metric|filter|aggregation|reduction|scorer|sampler|transform)\("
     r"\s*(?:(?:name|metric)\s*=\s*)?(?:[\"']([^\"']+)[\"'])?"
 )
 _IMPORTS = re.compile(r"^\s*(?:from|import)\s+\.*(\w[\w.]*)", re.MULTILINE)

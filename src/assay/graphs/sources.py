@@ -220,6 +220,8 @@ class GraphSources:
     def _transform(self, file: GraphFile, written: Transformation, at: tuple[str | int, ...]) -> Transform:
         place, params = file.place(*at, "transform"), dict(written.params)
         kind: Any = written.transform
+        if kind not in TRANSFORMS and "." not in kind:
+            TRANSFORMS.find(kind, place)  # refuses it, with the nearest names
         if kind not in TRANSFORMS:
             kind = self.helpers.dotted(written.transform, file.folder, place)
             if not (isinstance(kind, type) and hasattr(kind, "transform")):

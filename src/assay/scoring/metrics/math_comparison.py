@@ -396,7 +396,7 @@ def _digits(value: Expression) -> float:
     if isinstance(value, Sum | Product):
         ends = [end for limit in value.limits for end in limit.args[1:] if _is_number(end) and end.is_finite]
         return math.inf if any(_digits(end) > math.log10(_MOST_TERMS) for end in ends) else most
-    if isinstance(value, Pow) and len(args) == 2:
+    if isinstance(value, Pow):
         power = abs(complex(value.exp.evalf())) if args[1] < 20 and _is_number(value.exp) else 10 ** min(args[1], 300)
         many = isinstance(value.base, Add) and bool(value.base.free_symbols) and power > _MOST_FACTORS
         return math.inf if many else max(most, args[0] * power)
