@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol, runtime_checkable
 
 from assay.config.kinds import KINDS
@@ -14,6 +15,7 @@ from assay.dialect import OURS, Dialect
 from assay.errors import ConfigError, Place, Problem, check_each, collect, library_problem, unknown_name
 from assay.number_text import format_figures
 from assay.records import Failed, Function, MetricValue, UserFunction, UserValue
+from assay.registry import refused
 from assay.scoring.declarations import Metric
 from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.loop import ParallelMetric
@@ -108,8 +110,9 @@ class _Entry:
         bounds = collect(problems, self._bounds)
         if aggregation is None or reductions is None or problems:
             raise ConfigError(problems)
-        bound = _Computation(_never)
+        bound, libraries = _Computation(_never), [getattr(aggregation, "needs", None)]
         if not self.processed:
+            libraries += [self.declared.needs] if function is None and self.declared is not None else []
             aggregation, kwargs = self._split(aggregation)
             bound = self._computation(function, kwargs)
             # scores of a metric may be computed elsewhere, from references and answers alone
@@ -142,6 +145,7 @@ class _Entry:
             place=self.at("name" if row is not None else "metric"),
             of=self.name,
             bounds=bounds,
+            needs=[library for library in libraries if library is not None],
         )
 
     # what it names
@@ -422,6 +426,14 @@ def refuse_unusable(declared: Metric, what: str, place: Place) -> None:
     obstacle = declared.obstacle() if declared.obstacle is not None else None
     if obstacle is not None:
         raise ConfigError.at(place, f"{what} cannot work here: {obstacle[0]}", obstacle[1])
+
+
+def import_libraries(metrics: Iterable[BoundMetric]) -> None:
+    """Import the libraries of metrics, before the first request: a first import may take longer than a document has."""
+    for metric in metrics:
+        for library in metric.needs:
+            with refused(metric.place, f"metric {metric.name!r} cannot import {library}", "install it again"):
+                import_module(library)
 
 
 def _never(result: Result) -> Never:  # noqa: ARG001

@@ -16,7 +16,7 @@ from assay.score_keys import ScoreKey, filter_name_problem, metric_name_problem
 from assay.scoring.filters import DEFAULT, answers_left, build_pipeline, leaves_text, text_step, without_first
 from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import GuardedCall, ScoringLoop, ScoringStep, timed_call
-from assay.scoring.metric_binding import MetricBinder, bound_reductions
+from assay.scoring.metric_binding import MetricBinder, bound_reductions, import_libraries
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS, make_scorer, returned_entries
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, ResultBuilder
@@ -45,6 +45,15 @@ BYPASS = "bypass"
 
 
 def scoring(
+    task: Task, config: TaskConfig, settings: Settings, helpers: Helpers, *, by_instances: bool = False
+) -> ScoringLoop:
+    """The scoring loop of a task, ready for documents: the libraries of its metrics are imported."""
+    loop = bind_scoring(task, config, settings, helpers, by_instances=by_instances)
+    import_libraries(loop.metrics)
+    return loop
+
+
+def bind_scoring(
     task: Task, config: TaskConfig, settings: Settings, helpers: Helpers, *, by_instances: bool = False
 ) -> ScoringLoop:
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together.

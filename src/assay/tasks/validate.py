@@ -51,7 +51,7 @@ from assay.tasks.prompt_checks import (
     check_templates,
     unaskable,
 )
-from assay.tasks.scoring import known_answers, known_rows, scoring
+from assay.tasks.scoring import bind_scoring, known_answers, known_rows
 from assay.tasks.settings import Settings
 from assay.tasks.stand_ins import Unloaded, UnloadedScorer, stand_in, stand_in_of_module
 from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
@@ -202,7 +202,7 @@ def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
         with user_code("cannot be checked"):
             helpers, _ = _helpers_of(task, checks)
             config = _config_of(task, checks, helpers, derived={})
-            loop = scoring(task, config, checks.settings, helpers)
+            loop = bind_scoring(task, config, checks.settings, helpers)
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
     return MemberAnswers(known_rows(loop), known_answers(loop, config), config.repeats)
@@ -255,7 +255,7 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
     try:
         about = replace(about, config=_config_of(task, checks, helpers, derived={}))
         problems += list_problems(TASK_CHECKS, about, Level.LOADED)
-        about = replace(about, scored=scoring(task, about.config, checks.settings, helpers))
+        about = replace(about, scored=bind_scoring(task, about.config, checks.settings, helpers))
         problems += unnamed_roles(about)
     except ConfigError as error:
         problems += error.problems
@@ -299,7 +299,7 @@ def _check_documents(about: CheckedTask, helpers: Helpers, checks: _Checks) -> S
             return ()
         if scored is None or checks.code is None:  # stand-ins score nothing
             unscored = replace(config, filter_list=None, metric_list=None, scorer=None, process_results=None)
-            scored = scoring(task, unscored, settings, helpers)
+            scored = bind_scoring(task, unscored, settings, helpers)
         prepared = bind(task, config, splits, settings, scored)
         return (prepared.note,) if prepared.note is not None else ()
     except ConfigError as error:
