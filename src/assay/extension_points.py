@@ -53,8 +53,9 @@ class ExtensionPoint:
         kind = type(owner)
         for name in self._defined(owner):
             is_own = name in self._own
+            is_ours = is_own or any(name in vars(ours) for ours in kind.__mro__ if not _is_users(ours))
             alike = nearest(name, self.asked, 1, only_slips=True)
-            fix = self.others.get(name) or (f"did you mean {alike[0]!r}?" if alike and not is_own else None)
+            fix = self.others.get(name) or (f"did you mean {alike[0]!r}?" if alike and not is_ours else None)
             if is_own and fix is None:
                 yield f"{name} belongs to assay, and cannot be replaced", "choose another name"
             elif fix is not None and (is_own or not _is_read(name, kind)):
