@@ -75,12 +75,12 @@ def int32_array(values: Sequence[int | None]) -> Array:
     return _number_array("i", values, pa.int32())
 
 
-def _number_array(code: str, values: Sequence[float | None], kind: Any) -> Array:
+def _number_array(code: str, values: Sequence[Any], kind: Any) -> Array:
     import pyarrow as pa
 
     missing = 0
     try:
-        numbers = array(code, values)  # type: ignore[arg-type]  # None is a TypeError
+        numbers = array(code, values)
     except TypeError:
         missing = values.count(None)
         if missing == len(values):
