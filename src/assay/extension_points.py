@@ -101,10 +101,17 @@ def _is_read(name: str, kind: type) -> bool:
         module = vars(sys.modules.get(theirs.__module__, object))
         parts = [value for value in module.values() if isinstance(value, type | FunctionType)]
         holders = [theirs, *(value for value in parts if value.__module__ == theirs.__module__)]
-        codes = [code for holder in holders for code in _codes(holder)]
-        if any(name in _attributes(code, "LOAD_ATTR", "LOAD_METHOD") or name in code.co_consts for code in codes):
+        if any(name in names_read(holder) for holder in holders):
             return True
     return False
+
+
+def names_read(holder: type | FunctionType) -> frozenset[str]:
+    """The attributes that a function, or the methods of a class, read; and their constants, which `getattr` may be given."""
+    operations = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+    codes = list(_codes(holder))
+    texts = [value for code in codes for value in code.co_consts if isinstance(value, str)]
+    return frozenset(texts).union(*(_attributes(code, *operations) for code in codes))
 
 
 def _codes(holder: Any) -> Iterator[CodeType]:
