@@ -14,6 +14,7 @@ from typing import Any
 
 from assay.signatures import method_problem
 from assay.similar import nearest
+from assay.user_code import is_overridden
 
 _STANDARD = ("abc", "builtins", "collections.abc", "dataclasses", "typing")
 
@@ -40,8 +41,10 @@ class ExtensionPoint:
     def uncallable(self, owner: object) -> Iterator[tuple[str, str]]:
         """The methods that cannot be called as they will be."""
         for name, arguments in self.methods.items():
-            what = method_problem(getattr(owner, name), len(arguments)) if arguments is not None else None
-            if arguments is not None and what is not None:
+            if arguments is None or not is_overridden(owner, name, self.base):
+                continue
+            what = method_problem(getattr(owner, name), len(arguments))
+            if what is not None:
                 yield f"{name} {what}", f"write `def {name}(self, {', '.join(arguments)})`"
 
     @cached_property
