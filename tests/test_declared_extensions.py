@@ -188,16 +188,24 @@ class Overrides(assay.Scripted):
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "message"),
+    ("model", "message"),
     [
-        (NoModel(), {}, "has no max_length, chat_template, count_tokens, window, answer — define them"),
-        (Overrides(generate=lambda *_: "x"), {}, r"generate has no effect — give the function to `super\(\).__init__"),
-        (assay.Scripted(generate=lambda *_: "x"), {"model_args": "word=y"}, "this one is an object — leave them out"),
+        (NoModel(), "has no max_length, chat_template, count_tokens, window, answer — define them"),
+        (Overrides(generate=lambda *_: "x"), r"generate has no effect — give the function to `super\(\).__init__"),
     ],
 )
-def test_a_model_object_that_lacks_something_or_is_given_arguments_is_refused(
-    model: Any, options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_a_model_object_that_lacks_something_is_refused(model: Any, message: str, tmp_path: Path) -> None:
     world = world_of(tmp_path, {})
     with pytest.raises(AssayError, match=message):
-        assay.simple_evaluate(model, tasks=["b"], **options, **world.options)
+        assay.simple_evaluate(model, tasks=["b"], **world.options)
+
+
+def test_arguments_beside_a_model_object_are_seen_by_tasks_alone_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = world_of(tmp_path, {})
+    asked: list[str] = []
+    model = assay.Scripted(generate=lambda prompt, *_: asked.append(prompt) or "x")
+    assay.simple_evaluate(model, model_args="word=y", tasks=["b"], **world.options)
+    assert asked
+    assert "model_args: the model is an object, so that only tasks see them" in caplog.messages

@@ -10,8 +10,11 @@ import pytest
 from assay import ConfigError, TaskManager
 from assay.catalog.functions import load_problem, written_definition
 from assay.compat.modules import HelperCode
+from assay.config.run import RunConfig
+from assay.evaluation.prepare import find_problems
 from assay.records import Function
 from assay.tasks.validate import validate
+from commands import isolated_plugins
 from conftest import a_task
 
 
@@ -124,6 +127,42 @@ def test_an_unknown_name_is_a_note_only_where_helper_code_may_register_it(
     listed = validate(manage({"t.yaml": task, "helpers.py": REGISTERS + source, "others.py": others}))
     assert [problem.serious for problem in listed] == serious
     assert all("no filter named 'backwards'" in problem.what for problem in listed)
+
+
+@pytest.mark.parametrize(
+    ("code", "keys", "refused"),
+    [
+        ("@assay.reduction('first_of_')\ndef f(scores, *, k): return scores[0]\n", "repeats: 2\nmetric_list: [{metric: exact_match, reduction: first_of_2}]\n", ""),
+        ("@assay.sampler('last')\ndef f(pool, seed, leaks): return lambda doc, n: range(n)\n", "fewshot_config: {sampler: last}\nmetric_list: [{metric: exact_match}]\n", ""),
+        ("assay.metric('near')(lambda references, prediction: 1.0)\n", "metric_list: [{metric: near}]\n", ""),
+        ("# @assay.metric('distant')\n", "metric_list: [{metric: distant}]\n", "no metric named 'distant'"),
+        ("TEXT = \"@assay.metric('quoted')\"\n", "metric_list: [{metric: quoted}]\n", "no metric named 'quoted'"),
+    ],
+    ids=["a reduction with a number", "a sampler", "a call", "a comment", "a text"],
+)  # fmt: skip
+def test_validate_finds_what_the_modules_of_a_task_register_whether_it_loads_them_or_not(
+    code: str, keys: str, refused: str, manage: Callable[..., TaskManager]
+) -> None:
+    task = a_task("t").split("output_type")[0]
+    task += f"doc_to_text: !function helpers.text\noutput_type: generate_until\n{keys}"
+    helpers = f"import assay\n{code}\ndef text(doc):\n    return 'q'\n"
+    manager = manage({"t.yaml": task, "helpers.py": helpers})
+    with isolated_plugins():
+        for load in (False, True):
+            listed = [problem.what for problem in find_problems(manager, RunConfig(), ["t"], load=load)]
+            assert [what for what in listed if "named" in what] == ([refused] if refused else [])
+
+
+def test_validate_finds_the_aggregator_of_a_group_that_a_module_of_its_task_registers(
+    manage: Callable[..., TaskManager],
+) -> None:
+    task = a_task("t").split("output_type")[0] + NAMED.replace("backwards", "lowercase")
+    code = "import assay\n@assay.aggregator('widest_of_all')\nclass W(assay.RowAggregator): pass\ndef text(doc): pass\n"
+    group = "group: g\ntask: [t]\naggregate_metric_list: [{metric: exact_match, aggregation: NAME}]\n"
+    files = {"t.yaml": task, "helpers.py": code, "g.yaml": group.replace("NAME", "widest_of_all")}
+    assert not validate(manage(files))
+    [unknown] = validate(manage({**files, "g.yaml": group.replace("NAME", "widest")}))
+    assert "no aggregator named 'widest'" in unknown.what
 
 
 def test_a_signature_that_parses_and_does_not_compile_is_no_bug_of_ours(manage: Callable[..., TaskManager]) -> None:

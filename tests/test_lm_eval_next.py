@@ -228,7 +228,8 @@ def test_a_field_that_a_scorer_has_not_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_reduction_of_references_is_refused_for_the_rows_of_a_scorer(tmp_path: Path) -> None:
-    keys = f"{FOUR}scorer: {{type: generation, reduction: pass@k}}\n"
+    (tmp_path / "own.py").write_text(SCORERS.replace("NAME", "'next_reduced'").replace("BASE", "GenScorer") + SCORE)
+    keys = f"{FOUR}scorer: {{type: !function own.Own, reduction: pass@k}}\n"
     with pytest.raises(assay.ConfigError, match=r"t\.yaml:\d+:\d+: a scorer's own rows have no references"):
         generate(tmp_path, ANSWERS, GOLDS, keys)
 

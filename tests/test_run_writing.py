@@ -42,9 +42,9 @@ def test_a_run_that_is_interrupted_leaves_samples_of_the_tasks_that_had_ended_an
     record = SampleRecord(sample, [["a"]], [FilterScores("none", ["a"], {"m": 1.0})])
     with pytest.raises(KeyboardInterrupt), open_run(path, {}, {}, force=False) as folder:
         ended, begun = (folder.keeper(task, True, lambda number, doc_id: number) for task in ("ended", "begun"))
-        ended.add(record)
+        for add in (*ended.adders, *begun.adders):
+            add(record)
         ended.end()
-        begun.add(record)
         assert {file.name for file in path.rglob("*.part")} == {
             "ended.parquet.part", "samples_ended.jsonl.whole.part", "begun.parquet.part", "samples_begun.jsonl.0.part",
         }  # fmt: skip

@@ -25,6 +25,7 @@ from assay import (
     TagGroup,
     evaluate,
     run,
+    simple_evaluate,
 )
 from assay.compat.modules import HelperCode
 from assay.errors import AssayError, ConfigError, SelfExplanatory
@@ -39,6 +40,8 @@ from assay.records import Request, Text
 from assay.registry import load_plugins
 from assay.runs.folder import RunError
 from assay.score_keys import ScoreKey
+from assay.scoring.declarations import Metric
+from assay.tasks.validate import validate
 from seam_matrix import graph, matrix
 from seam_world import CONSUMERS, GEOMETRIC, MICRO, Names, Refused, Seam, World, world_of
 
@@ -808,3 +811,159 @@ def test_the_scores_of_generations_are_a_list_with_one_for_each() -> None:
         instance = Instance({}, 0, ("q",), "x", resps=resps, filtered_resps={"none": answers})
         result: Any = GenerationScorer(config).score_instances([instance], "none")
         assert result.scores == {"exact_match": expected}
+
+
+# --- a method of a scorer beside another one ---------------------------------------------------------------------------
+
+SCORED = "def score(self, reference, predictions): return 0.75"
+BATCH = "def score_batch(self, results): return [0.75 * (result.answer == 'y') for result in results]"
+CREATED = """def _create_result(self, instances, filter_name):
+        result = super()._create_result(instances, filter_name)
+        result.answer = 'y'
+        return result"""
+COMPUTED = "def _compute_metrics(self, result, metrics): return {'own': 0.75}"
+ALSO = "def _compute_metrics(self, result, metrics): return {**super()._compute_metrics(result, metrics), 'own': 0.75}"
+BY_METRIC = "def _compute_metric(self, result, metric): return 0.75 * (result.answer == 'x')"
+CHOSEN = (
+    "def get_metrics(self, filter_name): return [MetricConfig(name='own', fn=lambda references, predictions: 0.75)]"
+)
+OF_INSTANCES = "def score_instances(self, instances, filter_name): return {'own': 0.75}"
+SUPER = "def score_instances(self, instances, filter_name): return super().score_instances(instances, filter_name)"
+ASKS = """asks, model_roles = True, {'judge': None}
+    def questions(self, result): return [Generate('seam', {}, 0, 'judge')]
+    def verdict(self, result, responses): return 0.75 * (result.answer == 'y')"""
+PLANNED = """asks = True
+    def ask(self, result):
+        yield []
+        return 0.75"""
+PARALLEL = "parallel = True"
+OF_OWN = "include: b.yaml\ntask: b2\nscorer: !function own.Own\n"
+
+
+def scorer_file(*parts: str) -> str:
+    body = "".join(f"    {part}\n" for part in parts)
+    return f"from assay import *\nfrom assay.records import Generate\nclass Own(GenerationScorer):\n{body}"
+
+
+@pytest.mark.parametrize(
+    ("parts", "unused"),
+    [
+        ((SCORED, BATCH), "score_batch and score,"),
+        ((SCORED, COMPUTED), "_compute_metrics and score,"),
+        ((BY_METRIC, COMPUTED), "_compute_metrics and _compute_metric,"),
+        ((SCORED, ASKS), "questions and score,"),
+        ((ASKS, PLANNED), "ask and questions,"),
+        ((ASKS.replace("asks, model_roles = True, {", "model_roles = {"),), "`asks` is False"),
+        ((OF_INSTANCES, ASKS), "questions and score_instances,"),
+        ((OF_INSTANCES, BATCH), "score_batch and score_instances,"),
+        ((OF_INSTANCES, SCORED), "score_instances and score,"),
+        ((OF_INSTANCES, BY_METRIC), "score_instances and _compute_metric,"),
+        ((OF_INSTANCES, COMPUTED), "score_instances and _compute_metrics,"),
+        ((OF_INSTANCES, CHOSEN), "score_instances and get_metrics,"),
+        ((PARALLEL, SCORED, BATCH), "`parallel`"),
+        ((PARALLEL, SCORED, OF_INSTANCES), "`parallel`"),
+        ((PARALLEL,), "no `score`"),
+    ],
+)
+def test_a_method_of_a_scorer_that_another_one_replaces_is_refused(
+    parts: Sequence[str], unused: str, tmp_path: Path
+) -> None:
+    world = world_of(tmp_path, {"own.py": scorer_file(*parts), "b2.yaml": OF_OWN})
+    with pytest.raises(ConfigError, match=re.escape(unused)) as refused:
+        simple_evaluate(world.model(), tasks=["b2"], **world.options)
+    assert "b2.yaml:" in str(refused.value)
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "rows"),
+    [
+        # the model says x: 1 of 8 documents has the target x, 7 have y
+        ((CREATED, BATCH), {"exact_match": 0.875, "Own": 0.75}),
+        ((CREATED, ASKS), {"exact_match": 0.875, "Own": 0.75}),
+        ((CREATED, PLANNED), {"exact_match": 0.875, "Own": 0.75}),
+        ((CREATED, SCORED), {"exact_match": 0.875, "Own": 0.75}),
+        ((CREATED, ALSO), {"exact_match": 0.875, "own": 0.75}),
+        ((CREATED, CHOSEN), {"own": 0.75}),
+        ((CREATED, BY_METRIC), {"exact_match": 0.0}),
+        ((CREATED, PARALLEL, SCORED), {"exact_match": 0.875, "Own": 0.75}),
+        ((CREATED, SUPER, SCORED), {"exact_match": 0.875, "Own": 0.75}),
+        ((CREATED, SUPER, CHOSEN), {"own": 0.75}),
+        ((BY_METRIC, BATCH), {"exact_match": 0.75, "Own": 0.0}),
+        ((BY_METRIC, ASKS), {"exact_match": 0.75, "Own": 0.0}),
+        ((BY_METRIC, SCORED, ALSO), {"exact_match": 0.75, "Own": 0.75, "own": 0.75}),
+        ((COMPUTED, BATCH), {"own": 0.75, "Own": 0.0}),
+        ((COMPUTED, ASKS), {"own": 0.75, "Own": 0.0}),
+        ((CHOSEN, BATCH), {"own": 0.75, "Own": 0.0}),
+        ((CHOSEN, ASKS), {"own": 0.75, "Own": 0.0}),
+    ],
+)
+def test_methods_of_a_scorer_are_used_side_by_side(
+    parts: Sequence[str], rows: Mapping[str, float], tmp_path: Path
+) -> None:
+    world = world_of(tmp_path, {"own.py": scorer_file(*parts), "b2.yaml": OF_OWN})
+    judge = Scripted(lambda *_: "fine", identity="judge")
+    results = simple_evaluate(
+        world.model(), tasks=["b2"], model_role={"judge": judge} if ASKS in parts else None, **world.options
+    )
+    assert {row: results["results"]["b2"].get(f"{row},none") for row in rows} == rows
+
+
+def test_a_batch_scorer_creates_the_result_of_a_document_once(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    class Own(GenerationScorer):
+        def _create_result(self, instances: Any, filter_name: str) -> Any:
+            made.append(instances[0].doc_id)
+            return super()._create_result(instances, filter_name)
+
+        def score_batch(self, results: Any) -> Any:
+            return [1.0 for _ in results]
+
+    world = world_of(tmp_path, {})
+    simple_evaluate(world.model(), tasks=[{"task": "b", "scorer": Own()}], **world.options)
+    assert sorted(made) == [*range(8)]
+
+
+def test_methods_set_on_a_scorer_are_refused_where_they_would_not_be_called(tmp_path: Path) -> None:
+    scorer: Any = ThreeQuarters()
+    scorer._compute_metrics = lambda result, metrics: {"own": 1.0}
+    world = world_of(tmp_path, {})
+    with pytest.raises(ConfigError, match="_compute_metrics and score,"):
+        simple_evaluate(world.model(), tasks=[{"task": "b", "scorer": scorer}], **world.options)
+
+
+@pytest.mark.parametrize("part", [CREATED, BY_METRIC])
+def test_a_member_of_an_ensemble_whose_method_would_not_be_called_is_refused(part: str, tmp_path: Path) -> None:
+    yaml = OF_OWN.replace("!function own.Own", "{type: ensemble, kwargs: {scorers: [!function own.Own]}}")
+    world = world_of(tmp_path, {"own.py": scorer_file(part), "b2.yaml": yaml})
+    with pytest.raises(ConfigError, match="would never be called"):
+        simple_evaluate(world.model(), tasks=["b2"], **world.options)
+    assert world.asked == []
+
+
+# --- the libraries of metrics ------------------------------------------------------------------------------------------
+
+LIBRARY = "import pathlib\nwith pathlib.Path(__file__).with_name('imports').open('a') as log: log.write('x')\n"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_library_of_a_metric_is_imported_before_the_first_request_and_not_by_validate(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"seam_library_{fails}".lower()
+    (tmp_path / f"{module}.py").write_text(LIBRARY + "raise OSError('no disk')\n" * fails)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    metric = Metric({"generate_until": lambda references, prediction: 0.75}, needs=module)
+    registry("metrics").add(f"of_{module}", metric)
+    world = world_of(tmp_path, {"b2.yaml": f"include: b.yaml\ntask: b2\nmetric_list: [{{metric: of_{module}}}]\n"})
+    assert not [problem for problem in validate(world.manager, ["b2"]) if problem.serious]
+    assert not (tmp_path / "imports").exists()
+    if fails:
+        with pytest.raises(ConfigError, match=f"cannot import {module}: OSError: no disk"):
+            simple_evaluate(world.model(), tasks=["b2"], **world.options)
+        assert world.asked == []
+    else:
+        results = simple_evaluate(world.model(), tasks=["b2"], **world.options)
+        assert results["results"]["b2"][f"of_{module},none"] == 0.75
+    assert (tmp_path / "imports").read_text() == "x"

@@ -127,6 +127,11 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     return f"use one of: {', '.join(known[:MOST_NAMES])}{more}" if known else "leave it out: there is none to name"
 
 
+def unknown_name(kind: str, name: str, known: Iterable[str], place: Place) -> Problem:
+    """The problem of a name that no member of a kind has."""
+    return Problem(place, f"no {kind} named {name!r}", did_you_mean(str(name), known), cause=(kind, name))
+
+
 def some(names: Sequence[str]) -> str:
     """List the first three names and the number of the others.
 
@@ -194,8 +199,9 @@ def installing(extra: str) -> str:
 
 def library_problem(library: str | None, what: str, place: Place) -> Problem | None:
     """Report that a library which `what` needs is not installed, with the command to install it."""
-    if library is None or find_spec(library) is not None:
+    top = library.partition(".")[0] if library is not None else ""
+    if not top or find_spec(top) is not None:
         return None
     packages = {"sklearn": "scikit-learn", "rouge_score": "rouge-score", "math_verify": "math-verify"}
-    fix = installing("math" if library == "math_verify" else "metrics")
-    return Problem(place, f"{what} needs {packages.get(library, library)}, which is not installed", fix)
+    fix = installing("math" if top == "math_verify" else "metrics")
+    return Problem(place, f"{what} needs {packages.get(top, top)}, which is not installed", fix)

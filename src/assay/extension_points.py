@@ -15,6 +15,7 @@ from typing import Any
 from assay.errors import ConfigError, Place, Problem
 from assay.signatures import method_problem
 from assay.similar import nearest
+from assay.user_code import is_overridden
 
 _STANDARD = ("abc", "builtins", "collections.abc", "dataclasses", "typing")
 
@@ -41,8 +42,10 @@ class ExtensionPoint:
     def uncallable(self, owner: object) -> Iterator[tuple[str, str]]:
         """The methods that cannot be called as they will be."""
         for name, arguments in self.methods.items():
-            what = method_problem(getattr(owner, name), len(arguments)) if arguments is not None else None
-            if arguments is not None and what is not None:
+            if arguments is None or not is_overridden(owner, name, self.base):
+                continue
+            what = method_problem(getattr(owner, name), len(arguments))
+            if what is not None:
                 yield f"{name} {what}", f"write `def {name}(self, {', '.join(arguments)})`"
 
     def refuse(self, owner: object, place: Place) -> None:
@@ -60,8 +63,9 @@ class ExtensionPoint:
         kind = type(owner)
         for name in self._defined(owner):
             is_own = name in self._own
+            is_ours = is_own or any(name in vars(ours) for ours in kind.__mro__ if not _is_users(ours))
             alike = nearest(name, self.asked, 1, only_slips=True)
-            fix = self.others.get(name) or (f"did you mean {alike[0]!r}?" if alike and not is_own else None)
+            fix = self.others.get(name) or (f"did you mean {alike[0]!r}?" if alike and not is_ours else None)
             if is_own and fix is None:
                 yield f"{name} belongs to assay, and cannot be replaced", "choose another name"
             elif fix is not None and (is_own or not _is_read(name, kind)):
@@ -108,10 +112,17 @@ def _is_read(name: str, kind: type) -> bool:
         module = vars(sys.modules.get(theirs.__module__, object))
         parts = [value for value in module.values() if isinstance(value, type | FunctionType)]
         holders = [theirs, *(value for value in parts if value.__module__ == theirs.__module__)]
-        codes = [code for holder in holders for code in _codes(holder)]
-        if any(name in _attributes(code, "LOAD_ATTR", "LOAD_METHOD") or name in code.co_consts for code in codes):
+        if any(name in names_read(holder) for holder in holders):
             return True
     return False
+
+
+def names_read(holder: type | FunctionType) -> frozenset[str]:
+    """The attributes that a function, or the methods of a class, read; and their constants, which `getattr` may be given."""
+    operations = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+    codes = list(_codes(holder))
+    texts = [value for code in codes for value in code.co_consts if isinstance(value, str)]
+    return frozenset(texts).union(*(_attributes(code, *operations) for code in codes))
 
 
 def _codes(holder: Any) -> Iterator[CodeType]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from assay.errors import AssayError, ConfigError, Place, Problem, check_each, did_you_mean
+from assay.errors import AssayError, ConfigError, Place, Problem, check_each, unknown_name
 from assay.records import Params, UserFunction, UserValue
 from assay.redaction import reveal
 from assay.signatures import AWAITED, Accepted, Where, accepted, line_to_add, location, problems_of
@@ -164,9 +164,7 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
         try:
             return self[name]
         except KeyError:
-            fix = did_you_mean(str(name), self.names())
-            unknown = Problem(location(where), f"no {self.kind} named {name!r}", fix, cause=(self.kind, name))
-            raise ConfigError([unknown]) from None
+            raise ConfigError([unknown_name(self.kind, name, self.names(), location(where))]) from None
 
     def accepts(self, member: Any) -> Accepted:
         """Return the parameters that a file may set for a member."""

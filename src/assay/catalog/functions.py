@@ -3,12 +3,11 @@
 import ast
 import importlib
 import importlib.util
-import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy, deepcopy
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Union
@@ -238,30 +237,94 @@ def load_problem(file: Path, is_supplied: Callable[[str], bool]) -> str:
     return ""
 
 
-_REGISTERS = re.compile(
-    r"(?:register_|assay\.|@)((?:unit_|aggregator_)?metric|filter|aggregation|reduction|scorer|sampler|transform)\("
-    r"\s*(?:(?:name|metric)\s*=\s*)?(?:[\"']([^\"']+)[\"'])?"
-)
-_IMPORTS = re.compile(r"^\s*(?:from|import)\s+\.*(\w[\w.]*)", re.MULTILINE)
+class Registration(NamedTuple):
+    """What the source of a module shows of something that it registers."""
+
+    kind: str
+    """As problems name it, such as `unit metric`."""
+    name: str
+    """"" of one that is computed."""
+    target: str
+    """The class or function; "" where it has no name at the top of the module."""
+
+
+@cache
+def _registrations_in(path: str, _changed_at: int) -> tuple[list[Registration], set[str]]:
+    """What a module registers, by a decorator or as an entry of a registry, and the names of the modules that it imports."""
+    tree = _parsed(path)
+    found, imports = list[Registration](), set[str]()
+    for node in ast.walk(tree) if isinstance(tree, ast.Module) else ():
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found += [_registration(call, node.name) for call in node.decorator_list if isinstance(call, ast.Call)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Call):
+            found.append(_registration(node.func, _name(node.args[0]) if node.args else ""))
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            entry = node.targets[0]
+            kind = ast.unparse(entry.value).rpartition(".")[2].lower().removesuffix("_registry")
+            found.append(Registration(kind, _text(entry.slice), _name(node.value)))
+        elif isinstance(node, ast.Import):
+            imports.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module] if node.module else [alias.name for alias in node.names]
+            imports.update(modules)
+    return [each._replace(kind=each.kind.replace("_", " ")) for each in found], imports
+
+
+def _registration(call: ast.Call, target: str) -> Registration:
+    """What a call of a decorator such as `assay.metric("name")` or `SCORER_REGISTRY.register("name")` registers."""
+    registry, _, last = ast.unparse(call.func).rpartition(".")
+    if last == "register":
+        last = registry.rpartition(".")[2].lower().removesuffix("_registry").removesuffix("s")
+    named = [*call.args[:1], *(each.value for each in call.keywords if each.arg in ("name", "metric"))]
+    return Registration(last.removeprefix("register_"), _text(named[0]) if named else "", target)
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def find_registrations(file: Path) -> list[Registration]:
+    """What a module registers, as its source shows it; nothing is executed."""
+    try:
+        return _registrations_in(str(file), file.stat().st_mtime_ns)[0]
+    except OSError:
+        return []
 
 
 def registered_names(files: Collection[Path]) -> dict[str, set[str]]:
-    """By kind, the names that modules register, and those beside them that they import, as their texts show; "" for one that
-    is computed."""
+    """By kind, the names that modules register, and those beside them that they import, as their sources show; "" for one
+    that is computed."""
     known: dict[str, set[str]] = {}
     waiting, seen = list(files), set(files)
     while waiting:
         file = waiting.pop()
-        try:
-            text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-        except (OSError, ValueError):
-            continue
-        for kind, name in _REGISTERS.findall(text):
-            known.setdefault(kind.replace("_", " "), set()).add(name)
-        beside = {Path(file.parent, *name.split(".")).with_suffix(".py") for name in _IMPORTS.findall(text)} - seen
+        for kind, name, _ in find_registrations(file):
+            known.setdefault(kind, set()).add(name)
+        imports = _registrations_in(str(file), file.stat().st_mtime_ns)[1] if file.is_file() else ()
+        beside = {Path(file.parent, *name.split(".")).with_suffix(".py") for name in imports} - seen
         seen |= beside
         waiting += beside
     return known
+
+
+def leave_registered(problems: Iterable[Problem], known: Mapping[str, Collection[str]]) -> Iterator[Problem]:
+    """Leave out that something has no such name where code that is not loaded registers it; a note where it may."""
+    for problem in problems:
+        kind, name = problem.cause if len(problem.cause) == 2 else ("", "")
+        names = {each for also in (kind, *IS_ALSO.get(kind, ())) for each in known.get(also, ())}
+        if "" in names and name not in names:
+            fix = f"{problem.fix}; `--load` runs the helper code that may register it"
+            yield replace(problem, fix=fix, serious=False)
+        elif name not in names and not (kind == "reduction" and name.rstrip("0123456789") in names):
+            yield problem
+
+
+IS_ALSO = {
+    "unit metric": ("metric",),
+    "aggregator metric": ("aggregation",),
+    "aggregator": ("aggregation",),
+}
+"""By kind, the kinds of which the members are found by its names, too."""
 
 
 def _yields(function: ast.AST) -> bool:

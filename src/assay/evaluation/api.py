@@ -1,5 +1,6 @@
 """Evaluate from Python: the flow with model objects and options as keywords."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -52,12 +53,8 @@ def evaluate(
     is_object = model is not None and not isinstance(model, str)
     if is_object:
         refuse_incomplete(model, f"the model {model!r:.60}")
-    if is_object and options.get("model_args"):
-        what, fix = (
-            "they are those of a model that is named, and this one is an object",
-            "leave them out, or name the model",
-        )
-        raise ConfigError.at("model_args", what, fix)
+    if is_object and options.get("model_args"):  # tasks such as RULER read them as metadata, so they are not refused
+        logging.getLogger("assay").warning("model_args: the model is an object, so that only tasks see them")
     roles = options.get("model_role")
     if roles is not None and not isinstance(roles, Mapping):
         what, fix = (

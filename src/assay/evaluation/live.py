@@ -41,7 +41,7 @@ class LiveRecord:
         self._seen: dict[str, int] = {}
         self._shown: dict[str, int] = {}
         self._numbers: dict[str, TaskNumbers] = {}
-        self._next, self._seconds_per_sample, self._is_first = 0.0, 0.0, True
+        self._next, self._seconds_per_sample = 0.0, 0.0
 
     def follow(self, task: str, writer: SampleWriter) -> None:
         """Show the newest samples that a writer gets."""
@@ -49,9 +49,11 @@ class LiveRecord:
 
     def __call__(self, run: RunProgress) -> None:
         left = time_left_of(run)  # called also where nothing is written: it measures what is recent
-        started, used = time.monotonic(), time.thread_time()
-        if started < self._next:
+        if time.monotonic() < self._next:
             return
+        import pyarrow.parquet  # noqa: F401  # the run writes its samples with it, whether it is followed or not
+
+        started, used = time.monotonic(), time.thread_time()
         try:
             self._write_samples(started)
             self._folder.write(self._record(run, left))
@@ -59,8 +61,7 @@ class LiveRecord:
             self._next = math.inf  # a full disk is reported where the run itself writes
             return
         used, took = time.thread_time() - used, time.monotonic() - started
-        is_first, self._is_first = self._is_first, False  # the first imports pyarrow, which the run needs anyway
-        self._next = started + (SECONDS if is_first else max(SECONDS, used / SHARE, took / MAX_WAIT))
+        self._next = started + max(SECONDS, used / SHARE, took / MAX_WAIT)
 
     def _write_samples(self, started: float) -> None:
         """Write the newest samples of tasks that have new ones, those first that waited longest, until half the time is used."""
@@ -75,8 +76,7 @@ class LiveRecord:
                 most = SECONDS * SHARE / 2 / (self._seconds_per_sample or 1.0)
                 written = self._folder.write_samples(writer, task, min(max(round(most), MIN_SAMPLES), NEWEST))
                 self._shown[task] = written
-                if not self._is_first:
-                    self._seconds_per_sample = (time.thread_time() - before) / max(written, 1)
+                self._seconds_per_sample = (time.thread_time() - before) / max(written, 1)
 
     def _record(self, run: RunProgress, left: TimeLeft) -> JSONDict:
         waiting = run.engine.unreachable_since

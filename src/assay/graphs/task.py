@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.catalog.functions import registered_names
+from assay.catalog.functions import leave_registered, registered_names
 from assay.checks import Check, Level, list_problems
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean, nearest
 from assay.graphs.agent_metrics import unknown_tools
@@ -339,8 +339,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     problems += list_problems(GRAPH_CHECKS, bound._replace(settings=settings, columns=columns), Level.BOUND)
     problems = [replace(problem, serious=False) if problem.cause == LACKING else problem for problem in problems]
     declared = registered_names(_files(named, file.folder))
-    if declared:
-        problems = [problem for problem in problems if not _is_declared(problem, declared)]
+    problems = list(leave_registered(problems, declared))
     if not problems and declared.keys().isdisjoint(("aggregator metric", "aggregation")):
         problems += row_problems(file, fields, processors, settings)
     return problems
@@ -371,19 +370,6 @@ def _files(names: Collection[str], folder: str | None) -> list[Path]:
         Path(top, *each).with_suffix(".py") for name in parts for each in (name[:-1], name) if each for top in tops
     ]
     return [file for file in dict.fromkeys(files) if file.is_file()]
-
-
-def _is_declared(problem: Problem, declared: Mapping[str, Collection[str]]) -> bool:
-    """Whether a metric is unknown only because the module that registers it was not imported."""
-    return any(
-        problem.cause in ((kind, name), (ARE_ALSO.get(kind), name))
-        for kind, names in declared.items()
-        for name in names
-    )
-
-
-ARE_ALSO = {"metric": "unit metric", "aggregation": "aggregator metric"}
-"""By kind, the kind of metric of graphs that its members are, too."""
 
 
 def _columns(

@@ -36,7 +36,7 @@ class Metric:
     bounds: Bounds | None = None
     """The least and the greatest score of a document: intervals stay within them."""
     needs: str | None = None
-    """The module of a library that is installed separately."""
+    """The module of a library that is installed separately: a run imports it before the first request."""
     gives: Callable[..., Sequence[str] | None] | None = None
     """Takes the parameters and returns the names of the values, where there are several."""
     obstacle: Callable[[], tuple[str, str] | None] | None = None

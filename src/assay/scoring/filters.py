@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import Any
 
 from assay.config.task import FilterConfig, FilterStep
-from assay.errors import ConfigError, Place, check_each, did_you_mean
+from assay.errors import ConfigError, Place, check_each, unknown_name
 from assay.records import Answer, Document, Params, UserFunction, UserValue, plain
 from assay.registry import Registry, must_be_callable, refused
 from assay.scoring.declarations import Filter
@@ -486,8 +486,7 @@ def _step(
     if function in more and function not in FILTERS:
         return None, _from_user(function, more[function], kwargs, at)
     if function not in FILTERS:
-        fix = did_you_mean(function, [*FILTERS.names(), "custom", *more])
-        raise ConfigError.at(at(""), f"no filter named {function!r}", fix)
+        raise ConfigError([unknown_name("filter", function, [*FILTERS.names(), "custom", *more], at(""))])
     if inspect.isclass(FILTERS[function].function):
         return None, _from_user(function, FILTERS[function].function, kwargs, at)
     step: UserValue = FILTERS.bind(function, kwargs, at)

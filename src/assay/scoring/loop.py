@@ -218,6 +218,8 @@ timed_call: GuardedCall = partial(timed, TIME_LIMIT)
 KnownValues = Mapping[verdicts.PartNumber, MetricValue]
 """Values of parts that are known before a document is scored: computed for all documents together, or by other models."""
 _NOTHING: KnownValues = MappingProxyType({})
+KnownResults = dict[int, StepInput | Failed]
+"""By number of a step the result of a document, or why there is none: users' classes create it once for all parts."""
 
 
 @dataclass(frozen=True)
@@ -265,29 +267,33 @@ class ScoringLoop:
     def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
         if not self.waits:
-            return [self.call("scoring", self._score, document, _NOTHING) for document in documents]
+            return [self.call("scoring", self._score, document, _NOTHING, {}) for document in documents]
         with_text = [document for document in documents if self.keeps_answers_only or not document.without_text]
         filtered = self._filter_together(with_text)
-        values = self._compute_together(filtered)
-        known = {id(document): pair for document, *pair in zip(with_text, filtered, values, strict=True)}
+        results: list[KnownResults] = [{} for _ in filtered]
+        values = self._compute_together(filtered, results)
+        known = {id(document): found for document, *found in zip(with_text, filtered, values, results, strict=True)}
         return [
-            self.call("scoring", self._score, *known.get(id(document), (document, _NOTHING))) for document in documents
+            self.call("scoring", self._score, *known.get(id(document), (document, _NOTHING, {})))
+            for document in documents
         ]
 
-    def _score(self, document: AnsweredSample, known: KnownValues) -> list[FilterScores] | Failed:
+    def _score(
+        self, document: AnsweredSample, known: KnownValues, results: KnownResults
+    ) -> list[FilterScores] | Failed:
         """For each filter of one document: make the result, then compute its rows. Where every row failed, the document has."""
         if document.without_text and not self.keeps_answers_only:
             return Failed(document.without_text)
         answers = [self._filter(step, document, call_user_code) for step in self.steps]
         if self.asks:
-            known = {**known, **verdicts.replay(self._verdict_plan(document, answers), document.verdicts)}
+            known = {**known, **verdicts.replay(self._verdict_plan(document, answers, results), document.verdicts)}
         scores: list[FilterScores] = []
         for number, step in enumerate(self.steps):
             own = answers[number]
             rows = (
                 own
                 if isinstance(own, Failed)
-                else call_user_code(step.place, self._rows, number, document, answers, known)
+                else call_user_code(step.place, self._rows, number, document, answers, known, results)
             )
             scores.append(step.lose(rows, own) if isinstance(rows, Failed) else rows)
         for scored in scores:
@@ -296,11 +302,18 @@ class ScoringLoop:
         return Failed("; ".join(dict.fromkeys(reason for scored in scores for reason in scored.failed.values())))
 
     def _rows(
-        self, number: int, document: AnsweredSample, answers: Sequence[Filtered], known: KnownValues
+        self,
+        number: int,
+        document: AnsweredSample,
+        answers: Sequence[Filtered],
+        known: KnownValues,
+        results: KnownResults,
     ) -> FilterScores:
         """The rows of one document by one step."""
         step, own = self.steps[number], answers[number]
-        result = step.result(document, own, answers)
+        result = results[number] if number in results else step.result(document, own, answers)
+        if isinstance(result, Failed):
+            return step.lose(result, own)
         scores: ScoreDict = {}
         for position, part in enumerate(step.parts):
             if known and (number, position) in known:
@@ -336,21 +349,25 @@ class ScoringLoop:
         """The plan of what scorers ask other models about a document's answers; returns the values of those parts."""
         if document.without_text:
             return verdicts.together({})
-        return self._verdict_plan(document, [self._filter(step, document, timed_call) for step in self.steps])
+        return self._verdict_plan(document, [self._filter(step, document, timed_call) for step in self.steps], {})
 
-    def _verdict_plan(self, document: AnsweredSample, answers: Sequence[Filtered]) -> VerdictPlan:
+    def _verdict_plan(
+        self, document: AnsweredSample, answers: Sequence[Filtered], results: KnownResults
+    ) -> VerdictPlan:
         plans: dict[verdicts.PartNumber, Asks | Failed] = {}
         for number, step in enumerate(self.steps):
             for position, part in enumerate(step.parts):
                 if part.ask is not None:
-                    result = _result(step, document, answers[number], answers)
+                    result = self._result(number, document, answers, results)
                     failed = isinstance(result, Failed)
                     plans[number, position] = result if failed else verdicts.answered(part.place, part.ask, result)
         return verdicts.together(plans)
 
     # what is computed for all documents together
 
-    def _compute_together(self, documents: Sequence[AnsweredSample]) -> Sequence[KnownValues]:
+    def _compute_together(
+        self, documents: Sequence[AnsweredSample], results: Sequence[KnownResults]
+    ) -> Sequence[KnownValues]:
         """By document the values of parts that look at all documents, or are computed elsewhere. All filters were applied."""
         values: list[dict[verdicts.PartNumber, MetricValue]] = [{} for _ in documents]
         for number, step in enumerate(self.steps):
@@ -359,9 +376,9 @@ class ScoringLoop:
                 if batch is None:
                     continue
                 made: list[tuple[dict[verdicts.PartNumber, MetricValue], StepInput]] = []
-                for document, known in zip(documents, values, strict=True):
+                for document, known, known_results in zip(documents, values, results, strict=True):
                     answers = [document.filtered[each.filter.name] for each in self.steps]
-                    result = _result(step, document, answers[number], answers)
+                    result = self._result(number, document, answers, known_results)
                     if not isinstance(result, Failed):
                         made.append((known, result))
                 scores = apply_batch(part.place, batch, [result for _, result in made])
@@ -375,6 +392,16 @@ class ScoringLoop:
         if workers is None or not isinstance(metric, ParallelMetric):
             return part.batch
         return lambda results: workers.score(metric, [(each.references, each.answer) for each in results], part.place)
+
+    def _result(
+        self, number: int, document: AnsweredSample, answers: Sequence[Filtered], results: KnownResults
+    ) -> StepInput | Failed:
+        """The result of a document by a step, or why there is none; made once."""
+        step, own = self.steps[number], answers[number]
+        if number not in results:
+            failed = isinstance(own, Failed)
+            results[number] = own if failed else timed_call(step.place, step.result, document, own, answers)
+        return results[number]
 
     def _filter(self, step: ScoringStep, document: AnsweredSample, call: GuardedCall) -> Filtered:
         """The answers that a filter leaves of a document, unless it was applied before."""
@@ -409,13 +436,6 @@ class ScoringLoop:
         odd = Failed(f"{place} returned {HALF}")
         by_document = apply_batch(place, answers_of, documents)
         return [left if isinstance(left, Failed) or is_writable(left) else odd for left in by_document]
-
-
-def _result(
-    step: ScoringStep, document: AnsweredSample, own: Filtered, answers: Sequence[Filtered]
-) -> StepInput | Failed:
-    """The result of a document by a step, or why there is none."""
-    return own if isinstance(own, Failed) else timed_call(step.place, step.result, document, own, answers)
 
 
 def reduce_rows(step: ScoringStep, scores: ScoreDict, answers: Answers) -> ScoreDict:

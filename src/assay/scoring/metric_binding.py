@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, Protocol, runtime_checkable
 
 from assay.config.kinds import KINDS
@@ -11,9 +12,10 @@ from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig as MetricConfig
 from assay.config.task import NamedMetric
 from assay.dialect import OURS, Dialect
-from assay.errors import ConfigError, Place, Problem, check_each, collect, did_you_mean, library_problem
+from assay.errors import ConfigError, Place, Problem, check_each, collect, library_problem, unknown_name
 from assay.number_text import format_figures
 from assay.records import Failed, Function, MetricValue, UserFunction, UserValue
+from assay.registry import refused
 from assay.scoring.declarations import Metric
 from assay.scoring.helper_code import Helpers, RegisteredMetric, resolve_functions
 from assay.scoring.loop import ParallelMetric
@@ -108,8 +110,9 @@ class _Entry:
         bounds = collect(problems, self._bounds)
         if aggregation is None or reductions is None or problems:
             raise ConfigError(problems)
-        bound = _Computation(_never)
+        bound, libraries = _Computation(_never), [getattr(aggregation, "needs", None)]
         if not self.processed:
+            libraries += [self.declared.needs] if function is None and self.declared is not None else []
             aggregation, kwargs = self._split(aggregation)
             bound = self._computation(function, kwargs)
             # scores of a metric may be computed elsewhere, from references and answers alone
@@ -142,6 +145,7 @@ class _Entry:
             place=self.at("name" if row is not None else "metric"),
             of=self.name,
             bounds=bounds,
+            needs=[library for library in libraries if library is not None],
         )
 
     # what it names
@@ -187,7 +191,7 @@ class _Entry:
             fix = f"it scores {', '.join(declared.functions)}"
             raise self._problem("metric", f"metric {name!r} does not score {self.output_type}", fix)
         fitting = [known for known in METRICS.names() if self.output_type in METRICS[known].functions]
-        raise self._problem("metric", f"no metric named {name!r}", did_you_mean(name, fitting))
+        raise ConfigError([unknown_name("metric", name, fitting, self.at("metric"))])
 
     @property
     def _better(self) -> bool | None:
@@ -220,8 +224,7 @@ class _Entry:
         if named == "median" and self.dialect.takes_upper_median:
             named = "median_high"
         if named not in AGGREGATIONS:
-            fix = did_you_mean(str(named), AGGREGATIONS.names())
-            raise self._problem("aggregation", f"no aggregation named {named!r}", fix)
+            raise ConfigError([unknown_name("aggregation", str(named), AGGREGATIONS.names(), self.at("aggregation"))])
         aggregation = AGGREGATIONS[str(named)]
         need_library(aggregation.needs, self.at("aggregation"), f"aggregation {aggregation.name!r}")
         return aggregation
@@ -342,8 +345,7 @@ def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricRe
         reductions = read_reductions(written)
     except LookupError as error:
         known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
-        fix = did_you_mean(error.args[0], known)
-        raise ConfigError.at(place, f"no reduction named {error.args[0]!r}", fix) from None
+        raise ConfigError([unknown_name("reduction", error.args[0], known, place)]) from None
     except ValueError as error:
         raise ConfigError.at(place, str(error), "see docs/scorers.md") from None
     if reductions.least > repeats:
@@ -424,6 +426,14 @@ def refuse_unusable(declared: Metric, what: str, place: Place) -> None:
     obstacle = declared.obstacle() if declared.obstacle is not None else None
     if obstacle is not None:
         raise ConfigError.at(place, f"{what} cannot work here: {obstacle[0]}", obstacle[1])
+
+
+def import_libraries(metrics: Iterable[BoundMetric]) -> None:
+    """Import the libraries of metrics, before the first request: a first import may take longer than a document has."""
+    for metric in metrics:
+        for library in metric.needs:
+            with refused(metric.place, f"metric {metric.name!r} cannot import {library}", "install it again"):
+                import_module(library)
 
 
 def _never(result: Result) -> Never:  # noqa: ARG001

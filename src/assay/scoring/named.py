@@ -24,6 +24,7 @@ from assay.scoring.scorer import (
     is_batch,
     members_of,
     scores_itself,
+    unused_hooks,
 )
 from assay.scoring.scorer_models import holds_model, makes_models
 from assay.signatures import Accepted, Where, accepted
@@ -189,7 +190,7 @@ SCORER_POINT = ExtensionPoint(
 
 def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
     """Refuse a scorer whose methods cannot be called or are not asked for, or whose parts do not go together."""
-    wrong = [*SCORER_POINT.problems(scorer), *_wrong_attributes(scorer)]
+    wrong = [*SCORER_POINT.problems(scorer), *unused_hooks(scorer), *_wrong_attributes(scorer)]
     problems = [Problem(place, f"scorer {named!r}: {what}", fix) for what, fix in wrong]
     if problems:
         raise ConfigError(problems)

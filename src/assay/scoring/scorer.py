@@ -6,15 +6,17 @@ A user's scorer extends one of three things: the defaults (`default_filters`, `d
 This is the only file that asks what a class defines: `scorer_step` reads it once, and the loop knows parts of steps alone.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from types import MappingProxyType
+from functools import lru_cache, partial
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.dialect import OURS, Dialect
+from assay.extension_points import names_read
 from assay.records import (
     Answer,
     Answers,
@@ -60,6 +62,8 @@ from assay.scoring.workers import ScoreInput, ScorerMemo, ScoreWorkers, Workers,
 from assay.statistics.influence import Bounds, read_bounds
 from assay.user_code import is_overridden, place_of
 
+CreateResult = Callable[[HookInput, str], StepInput]
+"""The method `_create_result` of a scorer or a task."""
 ProcessResults = Callable[[Document, list[Answer]], Scores | None]
 """A task's function `process_results(doc, results)`."""
 
@@ -76,7 +80,7 @@ CONFIG = ("task_config", "config")
 MEMBERS = "scorers"
 """The parameter of scorers that are made of others: a file names them."""
 HOOKS = (
-    "score", "score_batch", "ask", "questions", "default_filters", "default_metrics", "get_metrics",
+    "score", "score_batch", "ask", "questions", "verdict", "default_filters", "default_metrics", "get_metrics",
     "_create_result", "_compute_metrics", "_compute_metric",
 )  # fmt: skip
 """Methods of which one is enough to make a class a scorer: `score_instances` follows from them."""
@@ -280,16 +284,20 @@ def computes_rows(scorer: Scorer) -> bool:
     return _defines(scorer, "_compute_metrics")
 
 
-def wants_instances(scorer: Scorer) -> bool:
-    """Whether it makes its own result of a document's requests."""
+def scores_instances(scorer: Scorer) -> bool:
+    """Whether it scores the requests of a document in its own way, and so decides what else is called."""
     plain = (score_by_hooks, ResultScorer.score_instances)
-    by_class = getattr(type(scorer), "score_instances", None) in plain and "score_instances" not in vars(scorer)
-    return not by_class or _defines(scorer, "_create_result")
+    return getattr(type(scorer), "score_instances", None) not in plain or "score_instances" in vars(scorer)
 
 
 def scores_itself(scorer: Scorer) -> bool:
     """Whether it has a score of its own, beside those of metrics."""
-    return has_score(scorer) or scorer.asks or wants_instances(scorer) or computes_rows(scorer)
+    return has_score(scorer) or scorer.asks or scores_instances(scorer) or computes_rows(scorer)
+
+
+def asks_by_plan(scorer: Scorer) -> bool:
+    """Whether it yields what it asks other models, instead of calling them."""
+    return scorer.asks and not calls_models(scorer)
 
 
 def calls_models(scorer: Scorer) -> bool:
@@ -391,6 +399,106 @@ def scorer_identity(scorer: Scorer) -> str | None:
     return identity_of(type(scorer), Scorer, scorer.version, scorer._parameters)
 
 
+# --- what of it is called ----------------------------------------------------------------------------------------------------
+
+_LEADING = ("score_instances", "ask", "questions", "score_batch", "_compute_metrics")
+"""Hooks that are called in place of others."""
+_CALLS: Mapping[str, Sequence[str]] = {
+    "score_instances": ("get_metrics", "_create_result", "_compute_metrics"),
+    "_compute_metrics": ("_compute_metric", "score"),
+    "ask": ("questions", "verdict"),
+}
+"""What a hook of ours calls: one of a user's does so through `super()`, or by itself."""
+
+
+def unused_hooks(scorer: Scorer) -> Iterator[tuple[str, str]]:
+    """Methods of a user's class, or set on its object, that nothing would call: what is wrong, and how to correct it."""
+    combines = isinstance(scorer, CombinedScorer | ProcessResultsScorer)
+    kinds = type(scorer).__mro__
+    base = next(kind for kind in kinds if kind.__module__.startswith("assay.")) if combines else Scorer
+    defined = [hook for hook in HOOKS if is_overridden(scorer, hook, base)]
+    if combines or scores_instances(scorer):
+        defined += ["score_instances"] if is_overridden(scorer, "score_instances", base) else []
+    called = _called_hooks(scorer, defined)
+    others = [hook for hook in _LEADING if hook in defined and hook in called]
+    for hook in defined:
+        if hook in called:
+            continue
+        fix = f"remove one of the two, or call self.{hook} there"
+        if hook in ("ask", "questions", "verdict") and not scorer.asks:
+            yield f"{hook} would never be called, because `asks` is False", "write `asks = True`"
+        elif scorer.parallel and hook in ("score_batch", "score_instances"):
+            yield f"it is `parallel`, which computes `score`: {hook} would never be called", "remove one of the two"
+        elif others:
+            yield f"it defines both {others[0]} and {hook}, and {hook} would never be called", fix
+        else:
+            yield f"{base.__name__} never calls {hook}", "remove it, or derive the class from GenerationScorer"
+    if scorer.parallel and not has_score(scorer):
+        yield (
+            "it is `parallel`, and has no `score` to compute in several processes",
+            "define score, or remove `parallel`",
+        )
+    if isinstance(scorer, CombinedScorer):
+        for member in scorer.scorers:
+            yield from _unused_of_member(member)
+
+
+def _unused_of_member(member: Scorer) -> Iterator[tuple[str, str]]:
+    """What nothing would call of a member of an ensemble: the task's metrics are not its own."""
+    for what, fix in unused_hooks(member):
+        yield f"member {member.name!r}: {what}", fix
+    of_metrics = ("_compute_metric",) if scores_itself(member) else ("_compute_metric", "_create_result")
+    for hook in () if _defines(member, "get_metrics") else of_metrics:
+        if _defines(member, hook):
+            what = f"member {member.name!r} computes no metrics, so its {hook} would never be called"
+            yield what, "define get_metrics in it, or score"
+
+
+def _called_hooks(scorer: Scorer, defined: Sequence[str]) -> set[str]:
+    """The hooks that scoring a document calls, with those that the scorer's own methods read."""
+    read = _names_read(scorer)
+    called = {"default_filters", "default_metrics", *read.intersection((*HOOKS, "score_instances"))}
+    if isinstance(scorer, CombinedScorer):
+        called |= {"get_metrics", "_compute_metric"}
+    elif isinstance(scorer, ProcessResultsScorer):
+        called |= {"get_metrics", "score_instances"}
+    elif scores_instances(scorer) and not asks_by_plan(scorer) and not is_batch(scorer):
+        called.add("score_instances")
+    else:
+        called |= {"get_metrics", "_create_result", "_compute_metrics"}
+        if asks_by_plan(scorer):
+            called.add("ask")
+        elif is_batch(scorer):
+            called.add("score" if scorer.parallel else "score_batch")
+    scores_apart = asks_by_plan(scorer) or is_batch(scorer)
+    for hook, parts in _CALLS.items():
+        if hook in called and (hook not in defined or hook in read):
+            leaves_score = scores_apart and hook == "_compute_metrics" and hook not in defined
+            called.update(part for part in parts if part != "score" or not leaves_score)
+    return called
+
+
+def _names_read(scorer: Scorer) -> frozenset[str]:
+    """The attributes that a scorer's classes read, and the functions set on the object."""
+    of_object = [names_read(value) for value in vars(scorer).values() if isinstance(value, FunctionType)]
+    return _read_by_class(type(scorer)).union(*of_object)
+
+
+@lru_cache
+def _read_by_class(kind: type[Scorer]) -> frozenset[str]:
+    """What classes derived from those of this file read: also in functions beside them, which they may call."""
+    names: set[str] = set()
+    for owner in kind.__mro__:
+        if owner.__module__ == __name__:
+            continue
+        names |= names_read(owner)
+        module = vars(sys.modules[owner.__module__]) if owner.__module__ in sys.modules else {}
+        if not owner.__module__.startswith("assay."):
+            functions = [value for value in module.values() if isinstance(value, FunctionType)]
+            names.update(*(names_read(each) for each in functions if each.__module__ == owner.__module__))
+    return frozenset(names)
+
+
 # --- its metrics -----------------------------------------------------------------------------------------------------------
 
 
@@ -423,8 +531,12 @@ def metrics_of(scorer: Scorer, filter_name: str) -> Sequence[BoundMetric]:
     """The metrics that the task has bound; where a class of the user's chooses, those it returns."""
     if not _defines(scorer, "get_metrics"):
         return scorer._metrics.get(filter_name, ())
-    chosen: Sequence[Any] = scorer.get_metrics(filter_name)
-    return [metric if isinstance(metric, BoundMetric) else bind_one(scorer, metric) for metric in chosen]
+    return _bound(scorer, scorer.get_metrics(filter_name))
+
+
+def _bound(scorer: Scorer, metrics: Sequence[Any]) -> Sequence[BoundMetric]:
+    """Metrics that can be called: a class of the user's may choose some by name."""
+    return [metric if isinstance(metric, BoundMetric) else bind_one(scorer, metric) for metric in metrics]
 
 
 # --- a scorer by itself ----------------------------------------------------------------------------------------------------
@@ -435,10 +547,10 @@ def score_by_hooks(scorer: Scorer, instances: Sequence[Instance], filter_name: s
     if is_batch(scorer) and not scorer.parallel:
         fix = "give score_batch the results of all, or instances to GenerateTask(config).process_instances"
         raise OnlyInRun(f"scorer {scorer.name!r} scores all documents at once — {fix}")
-    if scorer.asks and not calls_models(scorer):
+    if asks_by_plan(scorer):
         raise OnlyInRun(f"scorer {scorer.name!r} asks other models, which only a run does — {RUN}")
     result = scorer._create_result(instances, filter_name)
-    result.scores = dict(scorer._compute_metrics(result, scorer.get_metrics(filter_name)))
+    result.scores = dict(scorer._compute_metrics(result, _bound(scorer, scorer.get_metrics(filter_name))))
     return result
 
 
@@ -542,6 +654,21 @@ class Documents:
             result.target = result.instances[0].target  # as classes of users see it, with instances or without
         return result
 
+    def result_by(self, scorer: Scorer) -> Callable[[AnsweredSample, Answers, Sequence[Filtered]], StepInput]:
+        """How the result is made for a scorer: as its class creates it, or with the instances that its class may read."""
+        if _defines(scorer, "_create_result"):
+            return partial(self.created_result, scorer._create_result)
+        return self.full_result if computes_rows(scorer) else self.result
+
+    def created_result(
+        self, create: CreateResult, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]
+    ) -> StepInput:
+        """The result as a method of a user's class creates it."""
+        result = create(self.instances(document, own, answers), self.name)
+        if isinstance(result, Result) and document.question:
+            result.question = result.question or document.question
+        return result
+
 
 def scorer_step(
     scorer: Scorer, filter_: Pipeline, filters: Sequence[str], reading: ResultBuilder, task: str
@@ -564,7 +691,7 @@ def scorer_step(
     if isinstance(scorer, CombinedScorer):
         members = [scorer_step(member, filter_, filters, reading, task) for member in scorer.scorers]
         return _combined_step(step, scorer, own, members)
-    if wants_instances(scorer) and (calls or not (scorer.asks or is_batch(scorer))):
+    if scores_instances(scorer):
 
         def score(instances: Sequence[Instance]) -> ScoreDict:
             return _scores(scorer.score_instances(instances, filter_.name))
@@ -575,15 +702,14 @@ def scorer_step(
     if computes:
         parts = [ScorePart("", own.place, (), lambda result: scorer._compute_metrics(result, metrics))]
     before = len(parts)
-    if scorer.asks and not calls:
+    if asks_by_plan(scorer):
         parts.append(own._replace(ask=partial(_ask, scorer)))
     elif is_batch(scorer):
         parts.append(own._replace(batch=partial(own_scores, scorer, own.place)))
     elif has_score(scorer) and not computes:  # there `_compute_metrics` includes it
         parts.append(own._replace(compute=partial(own_score, scorer)))
-    if computes or wants_instances(scorer):
-        step = replace(step, result=documents.full_result)
-    step = replace(step, parts=parts, own_rows=own.rows if len(parts) > before else step.own_rows)
+    own_rows = own.rows if len(parts) > before else step.own_rows
+    step = replace(step, result=documents.result_by(scorer), parts=parts, own_rows=own_rows)
     return _step_in_turn(step, own) if calls else step
 
 
@@ -666,7 +792,7 @@ def _combined_step(
     step: ScoringStep, scorer: CombinedScorer, own: ScorePart, members: Sequence[ScoringStep]
 ) -> ScoringStep:
     """Several scorers as one: each has a step, and is given what a step is given."""
-    of_metrics = replace(step, parts=metric_parts(step.metrics, step.filter.name))
+    of_metrics = replace(step, parts=_metric_parts(scorer, step.metrics, step.filter.name))
 
     def compute(arguments: StepInput) -> ScoreDict:
         return replay(plan_rows(of_metrics, step.result(*arguments)))

@@ -42,6 +42,8 @@ class BoundMetric:
     """Its location in the task's file."""
     bounds: Bounds | None = None
     """The least and the greatest score of a document, where they are known."""
+    needs: Sequence[str] = ()
+    """The modules of libraries that it and its aggregation import when they are first used."""
 
     @property
     def rows(self) -> tuple[str, ...]:

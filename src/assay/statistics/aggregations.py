@@ -318,8 +318,8 @@ AGGREGATIONS = _Aggregations(
                 "bits_per_byte", bits_per_byte, lambda v: -_ratio_influence(v) / math.log(2), weights=_ratio_weights
             ),
             Aggregation("brier_score", brier_score, influence=_brier_influence),
-            Aggregation("f1", f1, binary_influence, needs="sklearn"),
-            Aggregation("matthews_corrcoef", matthews_corrcoef, needs="sklearn"),
+            Aggregation("f1", f1, binary_influence, needs="sklearn.metrics"),
+            Aggregation("matthews_corrcoef", matthews_corrcoef, needs="sklearn.metrics"),
             Aggregation("bleu", bleu, bootstrap_limit=100, needs="sacrebleu"),
             Aggregation("chrf", chrf, bootstrap_limit=100, needs="sacrebleu"),
             Aggregation("chrf++", chrf_with_words, bootstrap_limit=100, needs="sacrebleu"),

@@ -7,7 +7,7 @@ from typing import Any
 from assay.catalog.functions import check_function, functions_in
 from assay.checks import Check, Level
 from assay.config.task import FormatConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
+from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, unknown_name
 from assay.samples.data import FILE_READERS, Split, columns_of, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
@@ -74,7 +74,7 @@ def unknown_sampler(about: CheckedTask) -> Iterator[Problem]:
     sampler = shots.get("sampler", "default") if isinstance(shots, Mapping) else None
     if isinstance(sampler, str) and sampler not in SAMPLERS:
         place = fields.place("fewshot_config", "sampler")
-        yield Problem(place, f"no sampler named {sampler!r}", did_you_mean(sampler, SAMPLERS.names()))
+        yield unknown_name("sampler", sampler, SAMPLERS.names(), place)
 
 
 def wrong_formats(about: CheckedTask) -> Iterator[Problem]:
@@ -236,10 +236,10 @@ TASK_CHECKS: tuple[Check[CheckedTask], ...] = (
     Check(Level.STATIC, unsent_media),
     Check(Level.STATIC, missing_functions),
     Check(Level.STATIC, lambda about: written_slips(about.task.fields)),
-    Check(Level.STATIC, unknown_sampler),
     Check(Level.STATIC, wrong_formats),
     Check(Level.STATIC, missing_data),
     Check(Level.STATIC, lost_scores),
+    Check(Level.LOADED, unknown_sampler),
     Check(Level.LOADED, unread_keys),
     Check(Level.LOADED, unsupported_prompt),
     Check(Level.LOADED, odd_selections),

@@ -39,6 +39,7 @@ class Splits:
     data: DataSet
     as_dataset: Callable[[Split], Any]
     _prepared: dict[tuple[str, int], Split] = field(default_factory=dict)
+    _digests: dict[Path, str] = field(default_factory=dict)
 
     def split(self, name: str, process_docs: ProcessDocs | None) -> Split:
         key = (name, id(process_docs))
@@ -58,8 +59,14 @@ class Splits:
         parts = [self.data.name]
         for name in names or sorted({name for name, _ in self._prepared}):
             files = getattr(self.data.split(name), "files", None)
-            parts += [f"{name} {file_digest(file)}" for file in files] if files is not None else [name]
+            parts += [f"{name} {self._digest(file)}" for file in files] if files is not None else [name]
         return digest("\n".join(parts).encode())
+
+    def _digest(self, file: Path) -> str:
+        """The digest of a file, which is read for it once: it is asked for with one split and with all."""
+        if file not in self._digests:
+            self._digests[file] = file_digest(file)
+        return self._digests[file]
 
 
 def _as_split(rows: Iterable[Document] | None, name: str) -> Split:

@@ -1,14 +1,12 @@
 """How a task is scored, made of what its file says: its filters, each with its scorer, and that with its metrics."""
 
-import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.catalog.functions import module_file
+from assay.catalog.functions import find_registrations, module_file
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.dialect import Dialect
 from assay.errors import ConfigError, Place, Problem, collect, did_you_mean
@@ -18,7 +16,7 @@ from assay.score_keys import ScoreKey, filter_name_problem, metric_name_problem
 from assay.scoring.filters import DEFAULT, answers_left, build_pipeline, leaves_text, text_step, without_first
 from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import GuardedCall, ScoringLoop, ScoringStep, timed_call
-from assay.scoring.metric_binding import MetricBinder, bound_reductions
+from assay.scoring.metric_binding import MetricBinder, bound_reductions, import_libraries
 from assay.scoring.metrics.registry import METRICS
 from assay.scoring.named import SCORERS, make_scorer, returned_entries
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, ResultBuilder
@@ -47,6 +45,15 @@ BYPASS = "bypass"
 
 
 def scoring(
+    task: Task, config: TaskConfig, settings: Settings, helpers: Helpers, *, by_instances: bool = False
+) -> ScoringLoop:
+    """The scoring loop of a task, ready for documents: the libraries of its metrics are imported."""
+    loop = bind_scoring(task, config, settings, helpers, by_instances=by_instances)
+    import_libraries(loop.metrics)
+    return loop
+
+
+def bind_scoring(
     task: Task, config: TaskConfig, settings: Settings, helpers: Helpers, *, by_instances: bool = False
 ) -> ScoringLoop:
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together.
@@ -374,28 +381,7 @@ def with_own_scorers(task: Task, config: TaskConfig, helpers: Helpers) -> TaskCo
 def registered_beside(name: str, folder: str | None, place: Place) -> Function | None:
     """The class that a Python file in a folder registers as a scorer of this name. No file is run."""
     for file in sorted(Path(folder).glob("*.py")) if folder is not None else ():
-        text = file.read_text("utf-8", "replace") if file.is_file() else ""  # an editor's lock is a link to nothing
-        if name not in text or "scorer" not in text.lower():
-            continue
-        try:
-            class_name = next(_registering(ast.parse(text), name), None)
-        except SyntaxError:
-            continue
-        if class_name is not None:
-            return Function(str(folder), file.stem, class_name, place)
+        for kind, registered, target in find_registrations(file):
+            if kind == "scorer" and registered == name and target:
+                return Function(str(folder), file.stem, target, place)
     return None
-
-
-def _registering(tree: ast.Module, name: str) -> Iterator[str]:
-    """The names of the classes that a file registers under a name: by a decorator, or as an entry of SCORER_REGISTRY."""
-    quoted = re.escape(repr(name))
-    decorator = re.compile(rf"(.*\.)?(register_scorer|scorer|register)\({quoted}[,)].*", re.DOTALL)
-    entry = re.compile(rf"\bSCORER_REGISTRY\[{quoted}\] = (?:.+ = )?(\w+)$")
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            if any(decorator.fullmatch(ast.unparse(call)) for call in node.decorator_list):
-                yield node.name
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-            registered = entry.search(ast.unparse(node))
-            if registered is not None:
-                yield registered[1]

@@ -4,7 +4,7 @@ from typing import Any
 
 from assay.catalog.functions import check_function, written_definition
 from assay.errors import ConfigError
-from assay.records import Function
+from assay.records import Function, UserFunction, UserValue
 from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.signatures import give_signature
 
@@ -59,13 +59,13 @@ def unloaded_class(function: Function) -> type:
     return kind
 
 
-def unloaded_function(function: Function) -> Any:
+def unloaded_function(function: Function) -> UserFunction:
     """Return the stand-in for a function: its calls return itself."""
     written = written_definition(function)
-    if written is not None and not written.is_class:
+    if written is not None and written.like is not None and not written.is_class:
         return written.like
 
-    def stand_in(*_: Any, **__: Any) -> Any:
+    def stand_in(*_: UserValue, **__: UserValue) -> UserFunction:
         return stand_in
 
     stand_in.__name__ = function.name
@@ -78,12 +78,12 @@ def is_written_function(function: Function) -> bool:
     return written is not None and not written.is_class
 
 
-def stand_in(function: Function) -> Any:
+def stand_in(function: Function) -> UserFunction:
     """Return the stand-in for a function or class."""
     return unloaded_function(function) if is_written_function(function) else unloaded_class(function)
 
 
-def stand_in_of_module(function: Function) -> Any:
+def stand_in_of_module(function: Function) -> UserFunction:
     """Return the stand-in for a function or class; refuse one that its module does not have."""
     problem = check_function(function)
     if problem is not None:

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.extension_points import ExtensionPoint
-from assay.records import Answers
 from assay.registry import refused
 from assay.scoring.helper_code import Helpers
 from assay.scoring.loop import ScorePart, ScoringStep, metric_parts
-from assay.scoring.results import CHOICE, LIKELIHOOD, AnsweredSample, Filtered, Instance, StepInput
+from assay.scoring.results import CHOICE, LIKELIHOOD, Instance
 from assay.scoring.scorer import Documents, ProcessResultsScorer
 from assay.scoring.scores import ScoreDict
 from assay.tasks.task import Task, class_place
@@ -129,10 +129,7 @@ def step_with_methods(task: Task, step: ScoringStep, documents: Documents, *, st
         return replace(step, result=documents.instances, parts=parts, by_answer=by_answer, place=place)
     if processes or not any(_overrides(task, method) for method in STEPS):
         return step  # a task's own function comes first
-
-    def result(document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> StepInput:
-        return task._create_result(documents.instances(document, own, answers), name)
-
+    result = partial(documents.created_result, task._create_result)
     own = [part for part in step.parts if part.rows is step.own_rows]  # the scorer's score stays
     parts = [*metric_parts(step.metrics, name, task._compute_metric), *own]
     return replace(step, result=result, parts=parts, by_answer=by_answer)

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import islice
@@ -13,6 +13,7 @@ from assay.catalog.catalog import Catalog
 from assay.catalog.examine import without_followers
 from assay.catalog.functions import (
     functions_in,
+    leave_registered,
     module_file,
     registered_names,
     written_definition,
@@ -23,6 +24,7 @@ from assay.config.option import YAMLValue
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig, generation_types
 from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
+from assay.groups.group import Group
 from assay.records import Function, UserFunction, UserValue
 from assay.samples.formats import formats_table
 from assay.samples.prompt import Prompter, RenderError
@@ -49,7 +51,7 @@ from assay.tasks.prompt_checks import (
     check_templates,
     unaskable,
 )
-from assay.tasks.scoring import known_answers, known_rows, scoring
+from assay.tasks.scoring import bind_scoring, known_answers, known_rows
 from assay.tasks.settings import Settings
 from assay.tasks.stand_ins import Unloaded, UnloadedScorer, stand_in, stand_in_of_module
 from assay.tasks.task import Task, class_place, not_a_task_class, task_dialect
@@ -115,8 +117,9 @@ def validate(
         problems += [each for each in serious if "is not a valid template" not in each.what]  # reported with its format
     known = _MemberAnswers(loaded["tasks"], checks)
     resolve = stand_in_of_module if code is None else code.helpers.resolve
+    registered = {} if code is not None else _registered_by([*loaded["tasks"].values(), *loaded["groups"].values()])
     for group in loaded["groups"].values():
-        problems += group_problems(group, resolve, known)
+        problems += leave_registered(group_problems(group, resolve, known), registered)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
@@ -199,7 +202,7 @@ def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
         with user_code("cannot be checked"):
             helpers, _ = _helpers_of(task, checks)
             config = _config_of(task, checks, helpers, derived={})
-            loop = scoring(task, config, checks.settings, helpers)
+            loop = bind_scoring(task, config, checks.settings, helpers)
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
     return MemberAnswers(known_rows(loop), known_answers(loop, config), config.repeats)
@@ -252,11 +255,11 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
     try:
         about = replace(about, config=_config_of(task, checks, helpers, derived={}))
         problems += list_problems(TASK_CHECKS, about, Level.LOADED)
-        about = replace(about, scored=scoring(task, about.config, checks.settings, helpers))
+        about = replace(about, scored=bind_scoring(task, about.config, checks.settings, helpers))
         problems += unnamed_roles(about)
     except ConfigError as error:
         problems += error.problems
-    yield from (each for problem in problems if (each := _unless_registered(problem, known)) is not None)
+    yield from leave_registered(problems, known)
     if is_whole and (checks.code is None or not any(problem.serious for problem in problems)):
         shown = _check_documents(about, helpers, checks)
         notes = task.fields.dialect.notes_what_cannot_run
@@ -267,8 +270,13 @@ def _helpers_of(task: Task, checks: _Checks) -> tuple[Helpers, Mapping[str, set[
     """Helper code of a task, loaded or only read, and the names that it registers where it is only read."""
     if checks.code is not None:
         return checks.code.helpers, {}
-    known = registered_names({module_file(function) for function in functions_in(dict(task.fields))})
+    known = _registered_by([task])
     return _static_helpers(known, checks.find_metric), known
+
+
+def _registered_by(nodes: Iterable[Task | Group[Task]]) -> Mapping[str, set[str]]:
+    """The names that the modules register which the files of tasks and groups name, by kind."""
+    return registered_names({module_file(function) for node in nodes for function in functions_in(dict(node.fields))})
 
 
 def _check_documents(about: CheckedTask, helpers: Helpers, checks: _Checks) -> Sequence[Problem]:
@@ -291,7 +299,7 @@ def _check_documents(about: CheckedTask, helpers: Helpers, checks: _Checks) -> S
             return ()
         if scored is None or checks.code is None:  # stand-ins score nothing
             unscored = replace(config, filter_list=None, metric_list=None, scorer=None, process_results=None)
-            scored = scoring(task, unscored, settings, helpers)
+            scored = bind_scoring(task, unscored, settings, helpers)
         prepared = bind(task, config, splits, settings, scored)
         return (prepared.note,) if prepared.note is not None else ()
     except ConfigError as error:
@@ -357,24 +365,6 @@ def _static_helpers(known: Mapping[str, set[str]], find_metric: FindMetric) -> H
         lambda: dict.fromkeys(known.get("filter", ()), UnloadedScorer),
         metrics,
         dict.fromkeys(known.get("aggregation", ()), Unloaded()),
-    )
-
-
-_UNKNOWN = re.compile(r"no (\w+) named '(.+?)'")
-
-
-def _unless_registered(problem: Problem, known: Mapping[str, set[str]]) -> Problem | None:
-    """A problem with a name; None where helper code registers it, a note where it may."""
-    unknown = _UNKNOWN.match(problem.what)
-    names = known.get(unknown[1], set()) if unknown is not None else set()
-    if unknown is None or not names:
-        return problem
-    if unknown[2] in names:
-        return None
-    return (
-        replace(problem, fix=f"{problem.fix}; `--load` runs the helper code that may register it", serious=False)
-        if "" in names
-        else problem
     )
 
 

@@ -8,7 +8,7 @@ choices never.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,16 @@ def text_array(values: Sequence[str | None]) -> Array:
     """An array of texts; half a character, which UTF-8 cannot have, is written as its number."""
     import pyarrow as pa
 
-    missing = values.count(None)
-    if missing == len(values):
-        return pa.nulls(len(values), pa.string())
-    texts: Sequence[Any] = [text or "" for text in values] if missing else values
-    whole = "".join(texts)
+    texts: Sequence[Any] = values
+    missing = 0
+    try:
+        whole = "".join(texts)
+    except TypeError:  # to look for None in a list takes longer than to join it
+        missing = values.count(None)
+        if missing == len(values):
+            return pa.nulls(len(values), pa.string())
+        texts = [text or "" for text in values]
+        whole = "".join(texts)
     if whole.isascii():
         content, lengths = whole.encode(), map(len, texts)
     else:
@@ -70,12 +75,17 @@ def int32_array(values: Sequence[int | None]) -> Array:
     return _number_array("i", values, pa.int32())
 
 
-def _number_array(code: str, values: Sequence[float | None], kind: Any) -> Array:
+def _number_array(code: str, values: Sequence[Any], kind: Any) -> Array:
     import pyarrow as pa
 
-    missing = values.count(None)
-    there: Sequence[Any] = [0 if value is None else value for value in values] if missing else values
-    numbers = array(code, there)
+    missing = 0
+    try:
+        numbers = array(code, values)
+    except TypeError:
+        missing = values.count(None)
+        if missing == len(values):
+            return pa.nulls(len(values), kind)
+        numbers = array(code, [0 if value is None else value for value in values])
     buffers = [_presence(values) if missing else None, pa.py_buffer(numbers)]
     return pa.Array.from_buffers(kind, len(values), buffers, missing)
 
@@ -83,20 +93,25 @@ def _number_array(code: str, values: Sequence[float | None], kind: Any) -> Array
 def truth_array(values: Sequence[bool | None]) -> Array:
     import pyarrow as pa
 
-    missing = values.count(None)
-    buffers = [_presence(values) if missing else None, _bits(values)]
+    missing = 0
+    try:
+        flags = np.frombuffer(bytes(values), np.bool_)  # type: ignore[arg-type]  # None is a TypeError
+    except TypeError:
+        missing = values.count(None)
+        flags = np.array(values, np.bool_)
+    buffers = [_presence(values) if missing else None, _bits(flags)]
     return pa.Array.from_buffers(pa.bool_(), len(values), buffers, missing)
 
 
 def _presence(values: Sequence[object]) -> Any:
     """The bits that say which values are there."""
-    return _bits([value is not None for value in values])
+    return _bits(np.array([value is not None for value in values], np.bool_))
 
 
-def _bits(values: Iterable[object]) -> Any:
+def _bits(flags: Any) -> Any:
     import pyarrow as pa
 
-    return pa.py_buffer(np.packbits(np.array(values, np.bool_), bitorder="little"))
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
 ARRAYS: dict[str, Callable[[Sequence[AnyJSON]], Array]] = {

@@ -7,7 +7,7 @@ names them all.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import orjson
@@ -118,7 +118,7 @@ def _lists(column: Sequence[Sequence[AnyJSON] | None], make: Callable[[list[AnyJ
     """Build a column of lists from the array of all their items; None is a missing list."""
     missing = [each is None for each in column] if None in column else None
     there: Sequence[Sequence[Any]] = [each or () for each in column] if missing else column  # type: ignore[assignment]
-    return _split(make([item for each in there for item in each]), map(len, there), missing)
+    return _split(make([*chain.from_iterable(there)]), map(len, there), missing)
 
 
 def _split(values: Array, lengths: Iterable[int], missing: Sequence[bool] | None = None) -> Array:
@@ -262,9 +262,9 @@ def _responses(
 ) -> dict[str, Array | None]:
     """Build the columns of responses with their metadata; the responses to scorers come after those to the sample's requests."""
     if not any(replies):
-        lengths = [len(repeats) for responses in column for repeats in responses]
-        structs = _response_structs([said for responses in column for repeats in responses for said in repeats], None)
-        return {"responses": _split(_split(structs, lengths), map(len, column))}
+        of_requests = [*chain.from_iterable(column)]
+        structs = _response_structs([*chain.from_iterable(of_requests)], None)
+        return {"responses": _split(_split(structs, map(len, of_requests)), map(len, column))}
     nested: list[Sequence[Sequence[Any]]] = []
     own: list[Mapping[str, Any]] = []
     behind: list[Sequence[Mapping[str, Any]]] = []
@@ -275,11 +275,11 @@ def _responses(
         nested.append(stored)
         own += metadata[:count] if metadata else [{}] * count
         behind.append(metadata[count:] if metadata else ())
-    lengths = [len(repeats) for responses in nested for repeats in responses]
-    structs = _response_structs([said for responses in nested for repeats in responses for said in repeats], own)
+    of_requests = [*chain.from_iterable(nested)]
+    structs = _response_structs([*chain.from_iterable(of_requests)], own)
     ends = [(metadata[-1] if metadata else {}) for metadata in replies]
     return {
-        "responses": _split(_split(structs, lengths), map(len, nested)),
+        "responses": _split(_split(structs, map(len, of_requests)), map(len, nested)),
         "verdicts": _lists(behind, _verdicts) if any(behind) else None,
         **_ends(ends),
     }
@@ -387,7 +387,7 @@ def _of_one_kind(values: Sequence[AnyJSON]) -> dict[str, Array | None] | None:
 def _answers(column: Sequence[Mapping[str, Sequence[AnyJSON]]]) -> Array:
     names = [name for each in column for name in each]
     answers = [values for each in column for values in each.values()]
-    left = _split(_answer_structs([value for values in answers for value in values]), map(len, answers))
+    left = _split(_answer_structs([*chain.from_iterable(answers)]), map(len, answers))
     return _split(
         _struct(FILTERED, {"filter": text_array(names), "values": left}, "filter", "values"), map(len, column)
     )

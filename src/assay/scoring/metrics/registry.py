@@ -255,10 +255,16 @@ LM_EVAL_METRICS: dict[str, Metric] = {
     ),
     "likelihood": Metric({CHOICE: gold_and_likelihoods}, aggregation=None),
     "f1": Metric(
-        {CHOICE: gold_and_best}, "f1", needs="sklearn", sentence="F1 of the second of two choices, as in lm-eval."
+        {CHOICE: gold_and_best},
+        "f1",
+        needs="sklearn.metrics",
+        sentence="F1 of the second of two choices, as in lm-eval.",
     ),
     "mcc": Metric(
-        {CHOICE: gold_and_best}, "matthews_corrcoef", needs="sklearn", sentence="Matthews' correlation coefficient."
+        {CHOICE: gold_and_best},
+        "matthews_corrcoef",
+        needs="sklearn.metrics",
+        sentence="Matthews' correlation coefficient.",
     ),
     "perplexity": Metric(
         {LIKELIHOOD: value},

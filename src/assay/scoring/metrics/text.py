@@ -155,9 +155,9 @@ def _similarity(one: str, other: str) -> float:
 TEXT_METRICS: dict[str, Metric] = {
     "token_f1": Metric({GENERATE: token_f1}, bounds=SHARE),
     "f1_score": Metric({GENERATE: token_f1}, bounds=SHARE),
-    "rouge": Metric({GENERATE: rouge}, needs="rouge_score", gives=rouge_names, bounds=SHARE),
+    "rouge": Metric({GENERATE: rouge}, needs="rouge_score.rouge_scorer", gives=rouge_names, bounds=SHARE),
     **{
-        kind: Metric({GENERATE: _one_rouge(kind)}, needs="rouge_score", bounds=SHARE, sentence=sentence)
+        kind: Metric({GENERATE: _one_rouge(kind)}, needs="rouge_score.rouge_scorer", bounds=SHARE, sentence=sentence)
         for kind, sentence in ROUGE_SENTENCES.items()
     },
     "edit_distance": Metric({GENERATE: edit_distance}, higher_is_better=False, bounds=COUNT),
