@@ -96,12 +96,7 @@ def task_entry(run: TaskRun, bootstrap_iters: int, stderr: StderrMethod, max_fai
     )
     failures = board.failures(runnable.parents, facts.listed_rows)
     entry = with_failures(entry, board, max_failed)
-    entry = with_rows(entry, board, numbers, failures, runnable.aggregation, max_failed)
-    if not entry.scored or task.definition is not None:
-        return entry
-    came = {key.metric for key in (*numbers, *failures)} | set(runnable.parents.values())
-    declared = [row for each in facts.scorers for row in (*(each.gives or ()), *each.aggregations)]
-    return replace(entry, never_came=sorted({*entry.never_came, *declared} - came))
+    return with_rows(entry, board, numbers, failures, runnable.aggregation, max_failed)
 
 
 def with_failures(entry: TaskEntry, board: Board, max_failed: float) -> TaskEntry:
