@@ -298,9 +298,12 @@ def registered_names(files: Collection[Path]) -> dict[str, set[str]]:
     waiting, seen = list(files), set(files)
     while waiting:
         file = waiting.pop()
-        for kind, name, _ in find_registrations(file):
+        try:
+            found, imports = _registrations_in(str(file), file.stat().st_mtime_ns)
+        except OSError:  # it is not there, or no file can have its name: reported where functions are looked up
+            continue
+        for kind, name, _ in found:
             known.setdefault(kind, set()).add(name)
-        imports = _registrations_in(str(file), file.stat().st_mtime_ns)[1] if file.is_file() else ()
         beside = {Path(file.parent, *name.split(".")).with_suffix(".py") for name in imports} - seen
         seen |= beside
         waiting += beside
