@@ -32,7 +32,7 @@ from assay.report.write import report_text
 from assay.runs.journal import NAME, Journal
 from assay.runs.run import Run
 from assay.runs.samples.writer import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
-from assay.viewer.app import Viewer
+from assay.viewer.app import PAGES, Viewer
 from assay.viewer.pages import MissingPage
 from chaos.worlds import TASKS as CHAOS_TASKS
 from fuzz import answers, scoring
@@ -328,10 +328,15 @@ def pages(folder: Path) -> None:
 
     viewer = Viewer(folder)
     sample = {"run": "damaged", "task": "sums", "doc": "0"}
-    built: Mapping[str, Any] = {"/": (viewer.runs, {}), "/run": (viewer.run, {"run": "damaged"}),
-                                "/task": (viewer.task, {"run": "damaged", "task": "sums"}), "/sample": (viewer.sample, sample),
-                                "/compare": (viewer.compare, [("run", "good"), ("run", "damaged")]), "/flips": (viewer.flips, [("run", "good"), ("run", "damaged"), ("task", "sums")])}  # fmt: skip
-    for page, (build, query) in built.items():
+    asked: Mapping[str, Any] = {
+        "/": {},
+        "/run": {"run": "damaged"},
+        "/task": {"run": "damaged", "task": "sums"},
+        "/sample": sample,
+        "/compare": [("run", "good"), ("run", "damaged")],
+        "/flips": [("run", "good"), ("run", "damaged"), ("task", "sums")],
+    }
+    for page, query in asked.items():
         scope = {
             "type": "http",
             "method": "GET",
@@ -340,7 +345,7 @@ def pages(folder: Path) -> None:
             "headers": [],
         }
         with contextlib.suppress(AssayError, MissingPage, *((duckdb.Error,) if page != "/" else ())):
-            viewer.page(build, Request(scope))
+            viewer.page(*PAGES[page], Request(scope))
 
 
 QUERIES = {
@@ -364,10 +369,10 @@ def check_query(files: Files, folder: Path) -> None:
              for each in (values if isinstance(values, list) else [values])]  # fmt: skip
     asked = urlencode(pairs, errors="replace").encode()
     viewer = Viewer(good_run().parent)
-    for build in (viewer.runs, viewer.run, viewer.task, viewer.sample, viewer.compare, viewer.flips, viewer.graph):
+    for page in ("/", "/run", "/task", "/sample", "/compare", "/flips", "/graph"):
         scope = {"type": "http", "method": "GET", "path": "/x", "query_string": asked, "headers": []}
         with contextlib.suppress(AssayError, MissingPage, duckdb.Error):
-            viewer.page(build, Request(scope))
+            viewer.page(*PAGES[page], Request(scope))
     with contextlib.suppress(AssayError, MissingPage):
         viewer.filter(
             Request({"type": "http", "method": "GET", "path": "/filter", "query_string": asked, "headers": []})

@@ -348,7 +348,7 @@ def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricRe
         raise ConfigError([unknown_name("reduction", error.args[0], known, place)]) from None
     except ValueError as error:
         raise ConfigError.at(place, str(error), "see docs/scorers.md") from None
-    if reductions.least > repeats:
+    if reductions.least > max(repeats, 1):  # fewer than 1 are refused where they are written
         what = f"needs {reductions.least} repeats, but the task has {repeats}"
         fix = f"write `repeats: {reductions.least}` or more, or give --repeats"
         raise ConfigError.at(place, what, fix)
