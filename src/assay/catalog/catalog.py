@@ -28,7 +28,6 @@ class Catalog:
         self, include_path: IncludePath = None, *, include_defaults: bool = True, dialect: Dialect = OURS
     ) -> None:
         self.dialect = dialect
-        self.facts: Mapping[str, object] | None = None
         self._roots = all_roots(include_path, include_defaults=include_defaults, dialect=dialect)
         self._stale: set[str] = set()
         self._reader = IncludeReader()
@@ -53,17 +52,22 @@ class Catalog:
         )
 
     def select(
-        self, specs: UserValue, overrides: Overrides | None = None, *, thorough: bool = False
+        self,
+        specs: UserValue,
+        overrides: Overrides | None = None,
+        *,
+        facts: Mapping[str, object] | None = None,
+        thorough: bool = False,
     ) -> CatalogSelection:
         """Select tasks and groups as nodes. Problems are collected, not raised: the caller decides which are fatal.
 
-        `thorough` checks files again that the index found valid, to collect their notes.
+        `facts` decide the conditions of members. `thorough` checks files again that the index found valid, to collect their notes.
         """
         split = split_specs(specs)
-        selection = self._select(split, overrides or {}, thorough)
+        selection = self._select(split, overrides or {}, facts, thorough)
         if self._stale:
             del self.index
-            selection = self._select(split, overrides or {}, thorough)
+            selection = self._select(split, overrides or {}, facts, thorough)
             self._stale = set()
         return selection
 
@@ -86,7 +90,9 @@ class Catalog:
             ]
         return merged.fields, problems
 
-    def _select(self, specs: list[Spec], overrides: Overrides, thorough: bool) -> CatalogSelection:
+    def _select(
+        self, specs: list[Spec], overrides: Overrides, facts: Mapping[str, object] | None, thorough: bool
+    ) -> CatalogSelection:
         self._reader = IncludeReader()
         problems: list[Problem] = []
 
@@ -96,7 +102,7 @@ class Catalog:
                 problems.extend(wrong)
                 return fields
 
-            return Expander(index, self._reader, read, self.facts)
+            return Expander(index, self._reader, read, facts)
 
         def beside(path: Path) -> Expander:
             index = self._index_beside(path)

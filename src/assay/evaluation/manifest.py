@@ -71,7 +71,7 @@ def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
         changed["plugins"] = [str(Path(each).resolve()) if is_plugin_file(each) else each for each in config.plugins]
     if config.data_dir is not None:
         changed["data_dir"] = str(Path(config.data_dir).resolve())
-    about = (manager.catalog.facts or {}).get("model")
+    about = (manager.facts or {}).get("model")
     return {
         **with_signature(as_written(changed)),
         **({"task_compat": manager.compat} if manager.compat is not None else {}),

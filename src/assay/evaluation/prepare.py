@@ -78,7 +78,7 @@ def load(config: RunConfig, manager: TaskManager) -> Definitions:
     """Look the tasks and groups of a run up by name; no helper code is executed."""
     with every_problem(config, manager):
         loaded = manager.load(config.tasks)  # type: ignore[arg-type]  # checked there
-        _refuse_undecided(loaded["groups"].values(), manager.catalog.facts or {})
+        _refuse_undecided(loaded["groups"].values(), manager.facts or {})
     refuse_unsafe(loaded["tasks"].values(), confirmed=config.confirm_run_unsafe_code)
     check_samples(config.samples, loaded["tasks"])
     return Definitions(loaded["tasks"], loaded["groups"], {})

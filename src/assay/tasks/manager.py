@@ -68,7 +68,7 @@ class TaskManager:
         if verbosity is not None:
             warnings.warn("`verbosity` has no effect: configure logging instead", DeprecationWarning, stacklevel=2)
         self.catalog = Catalog(include_path, include_defaults=include_defaults, dialect=dialect_of_files(compat))
-        self.catalog.facts = facts
+        self.facts = facts
         self.compat = compat
         self.metadata = dict(metadata or {})
 
@@ -78,11 +78,10 @@ class TaskManager:
 
     def with_facts(self, facts: YAMLMapping) -> "TaskManager":
         """The manager with what conditions of members speak of; itself, where it was told that."""
-        if self.catalog.facts is not None:
+        if self.facts is not None:
             return self
-        manager = copy(self)
-        manager.catalog = copy(self.catalog)
-        manager.catalog.facts = facts
+        manager = copy(self)  # with the same catalog: its index takes long to make
+        manager.facts = facts
         return manager
 
     @property
@@ -164,7 +163,7 @@ class TaskManager:
 
         With `resolve`, groups can load the functions that they name, and are of the class that they name.
         """
-        selection = self.catalog.select(specs, overrides, thorough=thorough)
+        selection = self.catalog.select(specs, overrides, facts=self.facts, thorough=thorough)
         problems = list(selection.problems)
         known = meanings(selection.nodes, selection.ways)
         builder = _Builder(self, known, problems, resolve, thorough=thorough)
