@@ -121,10 +121,6 @@ class ScriptTask(Task):
     def dump_config(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self.config).items() if value is not None}
 
-    @property
-    def task_name(self) -> str:
-        return self.name
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in IN_A_RUN:
             raise AttributeError(name)
