@@ -422,7 +422,7 @@ def unused_hooks(scorer: Scorer) -> Iterator[tuple[str, str]]:
     called = _called_hooks(scorer, defined)
     others = [hook for hook in _LEADING if hook in defined and hook in called]
     for hook in defined:
-        if hook in called:
+        if hook in called or not _is_users(scorer, hook):
             continue
         fix = f"remove one of the two, or call self.{hook} there"
         if hook in ("ask", "questions", "verdict") and not scorer.asks:
@@ -441,6 +441,12 @@ def unused_hooks(scorer: Scorer) -> Iterator[tuple[str, str]]:
     if isinstance(scorer, CombinedScorer):
         for member in scorer.scorers:
             yield from _unused_of_member(member)
+
+
+def _is_users(scorer: Scorer, hook: str) -> bool:
+    """Whether the user defines a hook. A class of ours that is derived from, such as a judge, has hooks that another replaces."""
+    owner = next(kind for kind in type(scorer).__mro__ if hook in vars(kind))
+    return hook in vars(scorer) or not owner.__module__.startswith("assay.")
 
 
 def _unused_of_member(member: Scorer) -> Iterator[tuple[str, str]]:
