@@ -202,10 +202,12 @@ def test_a_signal_while_a_command_is_imported_is_its_exit_code_whatever_becomes_
     program: str, module: str, turn: str, number: signal.Signals, tmp_path: Path
 ) -> None:
     code = STARTED.format(program=program, module=module, turn=turn, number=int(number))
-    command = {"assay.cli.view": "view", "assay.cli.compare": "compare", "assay.cli.flags": "run"}.get(module, "ls")
-    process = start(
-        "-c", code, command, "--tasks" if command == "run" else "--help", cwd=tmp_path, PYTHONPATH=str(LM_EVAL)
-    )
+    commands = {
+        "assay.cli.view": ["view", "--port", "0"],
+        "assay.cli.compare": ["compare", "one", "two"],
+        "assay.cli.flags": ["run", "--tasks"],
+    }
+    process = start("-c", code, *commands.get(module, ["ls"]), cwd=tmp_path, PYTHONPATH=str(LM_EVAL))
     said = "".join(process.communicate(timeout=60))
     assert (process.returncode, "Traceback" in said) == (128 + number, False), said
 

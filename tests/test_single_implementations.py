@@ -26,7 +26,8 @@ def test_a_statistic_has_one_implementation(counted: dict[str, list[str]], stati
     assert counted[statistic] == [HOMES[statistic]]
 
 
-ENDS_OF_NO_NUMBER = {"Axis": "of a drawing", "Bin": "of a histogram", "IntervalCell": "of a column beside the number's"}
+ENDS_OF_NO_NUMBER = {"Axis": "of a drawing", "Bin": "of a histogram", "IntervalCell": "of a column beside the number's",
+                     "MetricKey": "a name that may be of a standard error"}  # fmt: skip
 """Records with two ends that are no interval of a number which they have, too."""
 
 

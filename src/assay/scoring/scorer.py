@@ -422,7 +422,8 @@ def unused_hooks(scorer: Scorer) -> Iterator[tuple[str, str]]:
     called = _called_hooks(scorer, defined)
     others = [hook for hook in _LEADING if hook in defined and hook in called]
     for hook in defined:
-        if hook in called or not _is_users(scorer, hook):
+        of_the_seed = hook == "get_metrics" and "score_instances" in defined  # its Scorer asks for both
+        if hook in called or of_the_seed or not _is_users(scorer, hook):
             continue
         fix = f"remove one of the two, or call self.{hook} there"
         if hook in ("ask", "questions", "verdict") and not scorer.asks:

@@ -144,7 +144,8 @@ def unread_keys(about: CheckedTask) -> Iterator[Problem]:
         yield Problem(fields.place("dataset_name", key=True), what, fix, serious=serious)
     if config.dataset_path and config.custom_dataset is not None and "dataset_path" in fields:
         what, fix = "dataset_path has no effect beside custom_dataset, which returns the data", "leave one of them out"
-        yield Problem(fields.place("dataset_path", key=True), what, fix, serious=serious)
+        # a note: custom_dataset is often added to a task that has a path
+        yield Problem(fields.place("dataset_path", key=True), what, fix, serious=False)
     if config.multiple_inputs and config.output_type == GENERATE and config.class_ is None:
         what = "multiple_inputs has no effect on generate_until: it is of choices that stand in the context"
         fix = "leave it out, or write `output_type: multiple_choice`"
