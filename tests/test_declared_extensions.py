@@ -11,6 +11,7 @@ import assay
 from assay import RunConfig
 from assay.errors import AssayError
 from assay.evaluation.prepare import find_problems
+from assay.tasks.validate import validate
 from seam_world import world_of
 
 MODEL = "Scripted(generate=lambda *_: 'x', identity='x')"
@@ -130,9 +131,6 @@ FILES: dict[str, tuple[dict[str, str], str]] = {
         "t.yaml:5:3: 'ignore_case' is given twice, here and in kwargs — leave one"),
     "a configuration of a reader of files": (
         {"t.yaml": "include: b.yaml\ntask: t\ndataset_name: main\n"}, "t.yaml:3:1: dataset_name has no effect: the reader 'json'"),
-    "a path beside a function that returns the data": (
-        {"t.yaml": "include: b.yaml\ntask: t\ncustom_dataset: !function h.rows\n", "h.py": "def rows(**_): return {'test': [{'q': 1, 'gold': 'x'}]}\n"},
-        "dataset_path has no effect beside custom_dataset"),
     "contexts for one continuation, of a generation": (
         {"t.yaml": "include: b.yaml\ntask: t\nmultiple_inputs: true\n"}, "t.yaml:3:1: multiple_inputs has no effect on generate_until"),
     "a split of examples that does not exist, without examples": (
@@ -144,6 +142,20 @@ FILES: dict[str, tuple[dict[str, str], str]] = {
         {"t.yaml": "group: t\ntask: [a, b]\naggregate_metric_list: [{metric: exact_match}]\ngroup_filter: {exclude: [c]}\n"},
         "t.yaml:4:.*no member named 'c'"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("inherited", "own"), [
+    ("dataset_path", "custom_dataset: !function h.rows\n"),
+    ("dataset_name", "dataset_path: json\ndataset_kwargs: {data_files: {test: b.jsonl}}\n"),
+])  # fmt: skip
+def test_an_inherited_key_that_has_no_effect_any_more_is_noted(inherited: str, own: str, tmp_path: Path) -> None:
+    files = {
+        "hub.yaml": "dataset_path: org/data\ndataset_name: main\ntest_split: test\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{gold}}'\n",
+        "t.yaml": f"include: hub.yaml\ntask: t\n{own}",
+        "h.py": "def rows(**_): return {'test': [{'q': 1, 'gold': 'x'}]}\n",
+    }
+    problems = validate(world_of(tmp_path, files).manager)
+    assert [problem.serious for problem in problems if f"{inherited} has no effect" in problem.what] == [False]
 
 
 @pytest.mark.parametrize("slip", FILES)

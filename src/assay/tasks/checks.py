@@ -140,8 +140,10 @@ def unread_keys(about: CheckedTask) -> Iterator[Problem]:
             yield Problem(place, f"dataset_kwargs has no key {key!r}", f"did you mean {alike[0]!r}?", serious=serious)
     if config.dataset_name and config.dataset_path in FILE_READERS:
         what = f"dataset_name has no effect: the reader {config.dataset_path!r} has no configurations"
-        fix = "leave it out; `data_files` names the files"
-        yield Problem(fields.place("dataset_name", key=True), what, fix, serious=serious)
+        place, fix = fields.place("dataset_name", key=True), "leave it out; `data_files` names the files"
+        # inherited, it is a note: files often stand in for the data set of an included task
+        is_own = "task" in fields and place.file == fields.place("task").file
+        yield Problem(place, what, fix, serious=serious and is_own)
     if config.dataset_path and config.custom_dataset is not None and "dataset_path" in fields:
         what, fix = "dataset_path has no effect beside custom_dataset, which returns the data", "leave one of them out"
         # a note: custom_dataset is often added to a task that has a path
