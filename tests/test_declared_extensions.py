@@ -221,3 +221,25 @@ def test_arguments_beside_a_model_object_are_seen_by_tasks_alone_and_that_is_sai
     assay.simple_evaluate(model, model_args="word=y", tasks=["b"], **world.options)
     assert asked
     assert "model_args: the model is an object, so that only tasks see them" in caplog.messages
+
+
+YIELDS = {
+    "an aggregation": ("metric_list: [{metric: exact_match, aggregation: !function h.f}]\n", "def f(values): yield 1.0\n"),
+    "a reduction": ("repeats: 2\nmetric_list: [{metric: exact_match, reduction: !function h.f}]\n", "def f(scores): yield 1.0\n"),
+    "a registered aggregation": (
+        "metric_list: [{metric: exact_match, aggregation: h_f}]\nprocess_docs: !function h.docs\n",
+        "import assay\ndef docs(rows): return rows\n@assay.aggregation('h_f')\ndef f(values): yield 1.0\n"),
+    "the score of a scorer": (
+        "scorer: !function h.S\n", "from assay import GenerationScorer\nclass S(GenerationScorer):\n    def score(self, reference, predictions): yield 1.0\n"),
+    "the metrics of a task": (
+        "class: !function h.T\n", "from assay import GenerateTask\nclass T(GenerateTask):\n    def _compute_metric(self, result, metric): yield 1.0\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", YIELDS)
+def test_what_must_return_a_number_and_yields_is_refused_before_the_first_request(kind: str, tmp_path: Path) -> None:
+    keys, helper = YIELDS[kind]
+    world = world_of(tmp_path, {"t.yaml": f"include: b.yaml\ntask: t\n{keys}", "h.py": helper})
+    with pytest.raises(AssayError, match="yields, and must return its value"):
+        assay.simple_evaluate(world.model(), tasks=["t"], **world.options)
+    assert not world.asked

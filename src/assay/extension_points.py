@@ -27,12 +27,14 @@ class ExtensionPoint:
     methods:     those that it calls, with the names of their arguments; None where others call them, too
     attributes:  the others that it asks for
     others:      names that it does not ask for, each with what to do instead
+    may_yield:   methods whose values are iterated over
     """
 
     base: type
     methods: Mapping[str, Sequence[str] | None]
     attributes: Sequence[str] = ()
     others: Mapping[str, str] = field(default_factory=dict)
+    may_yield: Sequence[str] = ()
 
     def problems(self, owner: object) -> Iterator[tuple[str, str]]:
         """Everything wrong with what a user's class defines, or was set on an object: what it is, and how to correct it."""
@@ -44,7 +46,7 @@ class ExtensionPoint:
         for name, arguments in self.methods.items():
             if arguments is None or not is_overridden(owner, name, self.base):
                 continue
-            what = method_problem(getattr(owner, name), len(arguments))
+            what = method_problem(getattr(owner, name), len(arguments), may_yield=name in self.may_yield)
             if what is not None:
                 yield f"{name} {what}", f"write `def {name}(self, {', '.join(arguments)})`"
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from assay.errors import AssayError, ConfigError, Place, Problem, check_each, unknown_name
 from assay.records import Params, UserFunction, UserValue
 from assay.redaction import reveal
-from assay.signatures import AWAITED, Accepted, Where, accepted, line_to_add, location, problems_of
+from assay.signatures import Accepted, Where, accepted, line_to_add, location, problems_of
 from assay.user_code import MOST_WORDS, user_code, words
 
 if TYPE_CHECKING:
@@ -152,8 +152,9 @@ class Registry(MutableMapping[str, M], Generic[M, B]):
     def refuse_shape(self, function: UserFunction, supplied: int) -> None:
         """Raise a TypeError if a function cannot take the arguments that it will be called with."""
         takes = accepted(function, supplied)
-        if takes.is_async:
-            raise TypeError(f"{self.kind} {_called(function)!r} {AWAITED[0]}: {AWAITED[1]}")
+        if takes.unreturned is not None:
+            what, fix = takes.unreturned
+            raise TypeError(f"{self.kind} {_called(function)!r} {what}: {fix}")
         if takes.lacking:
             parameters = ", ".join(self.supplied)
             what = f"{_called(function)} cannot be used as {self.kind}"

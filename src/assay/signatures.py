@@ -36,7 +36,8 @@ class Accepted:
     takes_any: bool = False
     lacking: int = 0
     instead: Mapping[str, str] = field(default_factory=dict)
-    is_async: bool = False
+    unreturned: tuple[str, str] | None = None
+    """Why a call does not give the value, and the fix."""
     positional: Sequence[str] = ()
     """All that it takes by position, also those that its caller supplies."""
     takes_more: bool = False
@@ -69,7 +70,7 @@ def accepted(function: UserFunction, supplied: int = 0) -> Accepted:
         named,
         inspect.Parameter.VAR_KEYWORD in kinds,
         0 if takes_more else max(0, supplied - len(positional)),
-        is_async=is_async(function),
+        unreturned=unreturned(function),
         positional=[each.name for each in positional],
         takes_more=takes_more,
         required=[each.name for each in parameters if each.default is REQUIRED and each.kind not in variable],
@@ -138,8 +139,9 @@ def problems_of(
     """List the problems of a callable and its parameters; `misfit` is that of one which cannot take what its caller supplies,
     with the fix."""
     problems = list(_wrong_parameters(takes, params, subject, where))
-    if takes.is_async:
-        problems.append(Problem(location(where), f"{subject[0]} {AWAITED[0]}", AWAITED[1]))
+    if takes.unreturned is not None:
+        what, fix = takes.unreturned
+        problems.append(Problem(location(where), f"{subject[0]} {what}", fix))
     if takes.lacking:
         problems.append(Problem(location(where), *misfit))
     return problems
@@ -189,8 +191,10 @@ def hints(function: UserFunction) -> list[UserValue]:
     return [each.annotation for each in read_signature(function).parameters.values()]
 
 
-def method_problem(method: UserFunction, count: int) -> str | None:
+def method_problem(method: UserFunction, count: int, *, may_yield: bool = False) -> str | None:
     """Why a method cannot be called with so many arguments."""
+    if inspect.isgeneratorfunction(method) and not may_yield:
+        return YIELDED[0]
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         return "is async, and is called without waiting"
     takes = accepted(method, count)

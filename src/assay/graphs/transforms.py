@@ -34,7 +34,12 @@ class DataTransform:
         return []
 
 
-TRANSFORM_POINT = ExtensionPoint(DataTransform, {"transform": ("data", "params")}, ("name", "problems", "run_dialect"))
+TRANSFORM_POINT = ExtensionPoint(
+    DataTransform,
+    {"transform": ("data", "params")},
+    ("name", "problems", "run_dialect"),
+    may_yield=("transform",),
+)
 
 
 class _Checked(DataTransform):

@@ -45,6 +45,7 @@ GROUP_POINT = ExtensionPoint(
         **{name: _IN_FILE.format(name=name) for name in ("metadata", "alias", "name", "config")},
         "aggregate": "override compute_metrics, or write it in an Aggregator and set `self.aggregator`",
     },
+    may_yield=("get_all_tasks", "get_direct_children"),
 )  # fmt: skip
 """What users' classes of groups may define."""
 AGGREGATOR_POINT = ExtensionPoint(

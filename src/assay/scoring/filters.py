@@ -19,7 +19,7 @@ from assay.errors import ConfigError, Place, check_each, unknown_name
 from assay.records import Answer, Document, Params, UserFunction, UserValue, plain
 from assay.registry import Registry, must_be_callable, refused
 from assay.scoring.declarations import Filter
-from assay.signatures import AWAITED, Accepted, accepted, typed_by_default, unreturned
+from assay.signatures import AWAITED, Accepted, accepted, is_async, typed_by_default, unreturned
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
@@ -521,7 +521,7 @@ def _from_user(name: str, function: Any, kwargs: Params, at: Callable[[str], Pla
             at(""), f"unsupported filter {function!r}", "name a class with `apply(resps, docs)`, or a function of both"
         )
     called = accepted(apply, 2)
-    if called.is_async:
+    if is_async(apply):  # it may yield: what it makes is a list of answers
         raise ConfigError.at(at(""), f"filter {name!r} {AWAITED[0]}", AWAITED[1])
     if called.lacking:
         what = f"filter {name!r} cannot be called: it must take (resps, docs) by position"

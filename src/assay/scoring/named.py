@@ -184,6 +184,7 @@ SCORER_POINT = ExtensionPoint(
         "bind": "override get_metrics",
         "process_results": "write `process_results: !function …` in the task, or override score_instances",
     },
+    may_yield=("ask", "questions", "score_batch"),
 )  # fmt: skip
 """What users' classes of scorers may define. Some of the others were asked for by earlier versions."""
 
