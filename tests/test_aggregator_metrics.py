@@ -504,3 +504,15 @@ def test_repeated_names_overwrite_each_other_only_as_sygra_has_it() -> None:
     rows = [{**row, "other_result": UnitMetricResult(False, {}, {}).to_dict()} for row in records("ab", "ab")]
     assert MetricCollatorPostProcessor(twice).problems(rows[0], here, dialect=SYGRAS) == []
     assert collated(rows, twice, compat="sygra")[0]["results"] == {"accuracy": {"accuracy": 0.0}}
+
+
+def test_an_aggregator_metric_that_yields_or_is_async_is_refused_where_it_is_registered() -> None:
+    async def waits(results: Any) -> Any:
+        return {}
+
+    def yields(results: Any) -> Any:
+        yield 1.0
+
+    for function, reason in ((waits, "is async"), (yields, "yields, and must return its value")):
+        with pytest.raises(TypeError, match=reason):
+            assay.aggregator_metric("own")(function)

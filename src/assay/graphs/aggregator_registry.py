@@ -16,7 +16,7 @@ from assay.graphs.sygra_classes import AggregatorMetric, MetricRegistry, UnitMet
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import AdaptedMembers, Registry, RegistryWithOthers, subclass_of
 from assay.scoring.metric_binding import need_library
-from assay.signatures import accepted, dress
+from assay.signatures import accepted, dress, unreturned
 from assay.statistics.aggregations import AGGREGATIONS, MEDIANS, Aggregation
 
 MakeCollation = Callable[..., Collation]
@@ -85,6 +85,9 @@ def _made_by(name: str, thing: UserValue) -> MakeCollation:
     if not inspect.isroutine(thing):
         return declare_aggregator_class(subclass_of(AggregatorMetric)(name, thing))
     function: UserFunction = thing
+    wrong = unreturned(function)
+    if wrong is not None:
+        raise TypeError(f"aggregator metric {name!r} {wrong[0]}: {wrong[1]}")
 
     def make(**params: UserValue) -> Collation:
         def summarize(results: Sequence[UnitMetricResult]) -> JSONDict:
