@@ -1,6 +1,6 @@
 """The catalog: all roots, their names, and the selection of tasks and groups from them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from assay.catalog.index import CatalogEntry, Index, index_root
 from assay.catalog.roots import IncludePath, Root, all_roots
 from assay.catalog.selection import CatalogSelection, Overrides, Selector, Spec, split_specs
 from assay.config.fields import Fields
+from assay.config.option import YAMLMapping
 from assay.dialect import OURS, Dialect
 from assay.errors import Problem
 from assay.records import UserValue
@@ -56,7 +57,7 @@ class Catalog:
         specs: UserValue,
         overrides: Overrides | None = None,
         *,
-        facts: Mapping[str, object] | None = None,
+        facts: YAMLMapping | None = None,
         thorough: bool = False,
     ) -> CatalogSelection:
         """Select tasks and groups as nodes. Problems are collected, not raised: the caller decides which are fatal.
@@ -91,7 +92,7 @@ class Catalog:
         return merged.fields, problems
 
     def _select(
-        self, specs: list[Spec], overrides: Overrides, facts: Mapping[str, object] | None, thorough: bool
+        self, specs: list[Spec], overrides: Overrides, facts: YAMLMapping | None, thorough: bool
     ) -> CatalogSelection:
         self._reader = IncludeReader()
         problems: list[Problem] = []

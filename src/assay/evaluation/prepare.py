@@ -13,7 +13,7 @@ from assay.catalog.conditions import ConditionError, holds
 from assay.compat.evaluate_names import find_metric
 from assay.compat.modules import HelperCode, seen_dotted
 from assay.config.arguments import parse_arguments
-from assay.config.option import YAMLValue
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
 from assay.config.task import template_slips
 from assay.errors import ConfigError, Place, Problem, grouped
@@ -84,7 +84,7 @@ def load(config: RunConfig, manager: TaskManager) -> Definitions:
     return Definitions(loaded["tasks"], loaded["groups"], {})
 
 
-def _refuse_undecided(groups: Iterable[Group[Task]], facts: Mapping[str, object]) -> None:
+def _refuse_undecided(groups: Iterable[Group[Task]], facts: YAMLMapping) -> None:
     """Refuse groups that were loaded before the model was known, with a member whose condition is false: it would count."""
     problems: list[Problem] = []
     for group in groups:
