@@ -859,7 +859,6 @@ def scorer_file(*parts: str) -> str:
         ((OF_INSTANCES, SCORED), "score_instances and score,"),
         ((OF_INSTANCES, BY_METRIC), "score_instances and _compute_metric,"),
         ((OF_INSTANCES, COMPUTED), "score_instances and _compute_metrics,"),
-        ((OF_INSTANCES, CHOSEN), "score_instances and get_metrics,"),
         ((PARALLEL, SCORED, BATCH), "`parallel`"),
         ((PARALLEL, SCORED, OF_INSTANCES), "`parallel`"),
         ((PARALLEL,), "no `score`"),
